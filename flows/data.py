@@ -37,10 +37,10 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
         checked: name of the data set, if the caller has checked it.
 
     Returns:
-        The iteration, its name, the written rows, and the number of trajectories by route. The iteration is None if the
-        lake already has all trajectories; then only new decisions of reviewers are written.
+        The iteration, its name, the written rows, and the number of trajectories by route. The iteration is None where
+        the lake has all trajectories and no import is left to finish; only new decisions of people are written then.
     """
-    name = checked or check_import(config, request)
+    name = checked or check_import(config, request).name
     with open_run(config):
         if not has_new(config, request, name):
             return {"iteration": None, **import_decisions(config, request, name), "routes": {}}

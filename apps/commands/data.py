@@ -145,6 +145,7 @@ def import_(
     from apps.calling import call
     from curation.converters.files import ImportSource
     from curation.converters.format import FORMATS
+    from curation.converters.search import notes_of
     from curation.converters.units import UNITS
     from schemas.tables.stage import HEADLINE
     from tasks.exchange.importing import Request, check_import
@@ -164,9 +165,12 @@ def import_(
     )
     with progress_lines(f"Checking {path}, then importing it"):
         checked = check_import.fn(resolved, request)  # before Prefect's server starts
-        done = call("flows.data.import_data", resolved, request, checked)
+        for note in notes_of(checked.unread):
+            print_note(note)
+        done = call("flows.data.import_data", resolved, request, checked.name)
     if as_json:
-        print_json({key: value for key, value in done.items() if key != HEADLINE})
+        unread = [file for file, _ in checked.unread]
+        print_json({**{key: value for key, value in done.items() if key != HEADLINE}, "unread": unread})
     else:
         routes = ", ".join(f"{route} {n}" for route, n in sorted(done["routes"].items()))
         nothing = "" if done["trajectories"] or done["decisions"] else "nothing new"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST = 16384
 """Pixels of a screen's side, as in the table of steps."""
+BREAKS = {ord(one): one.encode("unicode_escape").decode() for one in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+"""Characters that end a line, and their escapes: a reply is printed on one line."""
 TEXTS = ("text", "reply", "raw_text", "completion")
 """Fields of a record that may hold its reply."""
 
@@ -167,4 +169,4 @@ def _as_text(found: dict[str, Any]) -> str:
     )
     thought = "".join(f"{found[name]} -> " for name in ("thought", "sentence") if found.get(name))
     unused = f" (unused: {', '.join(found['unused'])})" if "unused" in found else ""
-    return thought + (actions or f"no action: {found['error']}") + unused
+    return (thought + (actions or f"no action: {found['error']}") + unused).translate(BREAKS)

@@ -27,6 +27,7 @@ from curation.converters.exchanged import (
 from curation.converters.files import ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.masks import is_masked, masks_of, number_of
+from curation.converters.search import JSON_LINES
 from curation.converters.tokens import for_trainers, from_export, plain_value
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction, is_unset
@@ -92,8 +93,8 @@ class AgentNet(Format):
         return {"index": number, "image": target.picture(step.screen), **kept.get("entry", {}), "value": value}
 
     def records(self, source: ImportSource) -> Read:
-        """Yields one trajectory per line."""
-        for file in source.files(".jsonl"):
+        """One trajectory per line."""
+        for file in source.files(*JSON_LINES):
             for place, value in source.records(file):
                 try:
                     yield place, self._record(model_of(_Line, value, place), source, place)

@@ -133,6 +133,17 @@ def holds_more(message: Mapping[str, Any]) -> bool:
     return bool(thought_of(message) or calls_of(message))
 
 
+def content_of(content: str | None, message: Mapping[str, Any], place: RecordPlace, field: str) -> str:
+    """Return the text of a message, which may be missing next to a thought or a call, as in OpenAI's chats.
+
+    Raises:
+        RecordRefused: it is missing, and the message holds nothing else.
+    """
+    if content is None and not holds_more(message):
+        raise RecordRefused(place, f"{field}.content", "it is missing; write the message's text, or its `tool_calls`")
+    return content or ""
+
+
 def split(text: str) -> list[str | None]:
     """Returns the texts between placeholders, and None for each placeholder."""
     first, *others = SLOT.split(text)

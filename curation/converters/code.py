@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from curation.converters.exchanged import OWN
 from models.families.code.calls import NoAction
-from models.families.code.program import FAILED, OutOfScreen, Point, ToFraction, play
+from models.families.code.program import OutOfScreen, Point, ToFraction, play
 from schemas.action import Action, Hotkey, Type
 from schemas.keyboard import pyautogui_name, pyautogui_names
 
@@ -41,7 +41,7 @@ def read_code(code: str, fraction: ToFraction, pointer: Point | None = None) -> 
         NoAction: the code has no call, its calls form no single action, or an argument is invalid.
         OutOfScreen: a point is outside of the screen.
     """
-    played = play(code, fraction, pointer, failed="finished", own=OWN)
+    played = play(code, fraction, pointer, own=OWN)
     if played.problem:
         raise OutOfScreen(played.problem) if played.outside else NoAction(played.problem)
     actions = _submitted(played.actions)
@@ -67,7 +67,7 @@ def pointer_after(code: str, fraction: ToFraction, pointer: Point | None) -> Poi
     Args:
         code, fraction, pointer: as in `read_code`.
     """
-    return play(code, fraction, pointer, failed="finished", own=OWN).pointer
+    return play(code, fraction, pointer, own=OWN).pointer
 
 
 def write_code(action: Action, style: Style) -> str:
@@ -94,6 +94,8 @@ def _agentnet(kind: str, of: Mapping[str, Any]) -> str | None:
         return "computer.wait()"
     if kind == "finished":
         return _terminate("computer.", of["content"])
+    if kind == "call_user":
+        return "computer.terminate(status='failure')"
     return _shared(kind, of, "pyautogui.")
 
 
@@ -132,7 +134,4 @@ def _shared(kind: str, of: Mapping[str, Any], module: str) -> str | None:
 
 
 def _terminate(module: str, content: str) -> str:
-    failed, _, info = content.partition(": ")
-    if failed == FAILED:
-        return _call(f"{module}terminate", status="failure", **({"info": info} if info else {}))
     return _call(f"{module}terminate", status="success", **({"info": content} if content else {}))

@@ -10,8 +10,9 @@ import json
 import os
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar, cast
 
 from PIL import Image, UnidentifiedImageError
@@ -20,6 +21,15 @@ from pydantic import BaseModel, ValidationError
 from common.picture import plain
 from common.text import storable, strict_json
 from curation.converters.exchanged import Picture, RecordPlace, RecordRefused, flaw_of
+from curation.converters.search import (
+    PICTURES,
+    files_below,
+    form_of,
+    in_short,
+    left_out,
+    require_plain,
+    shows,
+)
 from schemas.failure import UsageError
 from schemas.problem import problem_of
 
@@ -34,10 +44,6 @@ MOST_PIXELS = 64_000_000
 KINDS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 KEPT = 32
 """Number of pictures kept in memory, for formats that show one in several rows."""
-PICTURES = "images"
-"""Folder of an export's pictures."""
-CONTEXT = "__context"
-"""Folder of data that only an import of this project needs; other readers ignore such names."""
 _OTHER = "name the file of the records"
 BINARY = {
     b"\x89PNG": f"a picture; {_OTHER}",
@@ -48,6 +54,8 @@ BINARY = {
     b"PK": "a ZIP archive; unpack it",
     b"\x1f\x8b": "compressed; unpack it",
     b"\x28\xb5\x2f\xfd": "compressed; unpack it",
+    b"BZh": "compressed; unpack it",
+    b"\xfd7zXZ": "compressed; unpack it",
     b"SQLite": f"a database; {_OTHER}",
 }
 """First bytes of files that are not JSON, each with its kind and its fix."""
@@ -80,25 +88,50 @@ class ImportSource:
             raise UsageError(f"`--images`: {images} is no folder.", "Name the folder that pictures are named from.")
         self.path, self.unit, self.stored = path.absolute(), unit, stored
         self.folder = self.path if self.path.is_dir() else self.path.parent
-        self._roots = [images.absolute()] if images else [self.folder, self.folder / PICTURES]
-        self._pictures: OrderedDict[str, Picture] = OrderedDict()
+        self.unread: list[tuple[str, str]] = []
+        """Files below the folder that look like records and are not read, each with the reason."""
+        self._images = images.absolute() if images else None
+        self._roots = [self._images] if self._images else [self.folder, self.folder / PICTURES]
+        self._pictures: OrderedDict[tuple[str, str], Picture] = OrderedDict()
         self._below: dict[str, list[str]] | None = None
 
     def files(self, *suffixes: str) -> list[Path]:
-        """Return the named file, or a folder's files with one of these suffixes, in order, with `CONTEXT` first.
+        """Return the named file, or the files with one of these suffixes in a folder and those below it, in order.
+
+        Of each folder those of its `CONTEXT` come first. `unread` then has the other files that look like records.
 
         Raises:
-            UsageError: there is no such file.
+            UsageError: there is none, or a compressed one.
         """
         if not self.path.is_dir():
             return [self.path]
-        context = self.path / CONTEXT
-        folders = [context, self.path] if context.is_dir() and not context.is_symlink() else [self.path]
-        every = [file for folder in folders for file in sorted(folder.iterdir())]
-        found = [file for file in every if file.suffix in suffixes and file.is_file()]
+        files = [one for one in self._files if one.is_file() and not self._shows(one)]
+        found = [one for one in files if one.suffix.lower() in suffixes]
+        require_plain(files, suffixes, self.named)
+        self.leave_out(found, f"read are *{', *'.join(suffixes)}")
         if not found:
-            raise UsageError(f"{self.path} has no file of the form *{' or *'.join(suffixes)}.", "Name the file.")
+            only = f", only {in_short([name for name, _ in self.unread])}" if self.unread else ""
+            raise UsageError(f"{self.path} has no file of the form {form_of(suffixes)}{only}.", "Name the file.")
         return found
+
+    def leave_out(self, found: Collection[Path], reads: str, other: Callable[[Path], bool] = lambda file: True) -> None:
+        """Set `unread` to the files below the folder that look like records and are not among those found.
+
+        Args:
+            found: the files that are read.
+            reads: the files that are read, in words.
+            other: whether a file may hold records that are not read.
+        """
+        rest = set(self._files) - set(found)
+        reasons = ((one, left_out(one, reads, self._shows(one))) for one in sorted(rest) if other(one))
+        self.unread = [(self.named(one), why) for one, why in reasons if why]
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        return list(files_below(self.path)) if self.path.is_dir() else []
+
+    def _shows(self, file: Path) -> bool:
+        return shows(file, self.folder, self._images)
 
     def named(self, file: Path) -> str:
         """Return a file's name in messages."""
@@ -168,7 +201,7 @@ class ImportSource:
     def _binary(self, file: Path) -> RecordRefused | None:
         """Return the refusal of a binary file; None for a text."""
         kind = binary_kind(file)
-        if kind.startswith("Parquet") and file.suffix == ".parquet":
+        if kind.startswith("Parquet") and file.suffix.lower() == ".parquet":
             kind = "Parquet, which this format does not have. Write its rows as lines of JSON"
         return RecordRefused(RecordPlace(self.named(file)), "", f"no JSON: it is {kind}") if kind else None
 
@@ -179,14 +212,20 @@ class ImportSource:
         """
         if not name:
             raise RecordRefused(place, field, "no screenshot: the name of the picture is empty")
-        if name not in self._pictures:
+        key = (self._inner(place), name)
+        if key not in self._pictures:
             content = _inline(name, place, field)
             content, called = (self._found(name, place, field), name) if content is None else (content, "")
-            self._pictures[name] = picture_of(content, place, field, called)
+            self._pictures[key] = picture_of(content, place, field, called)
             if len(self._pictures) > KEPT:
                 self._pictures.popitem(last=False)
-        self._pictures.move_to_end(name)
-        return self._pictures[name]
+        self._pictures.move_to_end(key)
+        return self._pictures[key]
+
+    def _inner(self, place: RecordPlace) -> str:
+        """Return the folder of a record's file, where pictures are searched first; empty for the import's folder."""
+        folder = str(PurePosixPath(place.file).parent)
+        return "" if self._images or folder == "." or not (self.folder / folder).is_dir() else folder
 
     def holds(self, name: str) -> bool:
         """Return whether a folder of pictures has a file with this name."""
@@ -210,7 +249,19 @@ class ImportSource:
         return " or ".join(map(str, self._roots))
 
     def _found(self, name: str, place: RecordPlace, field: str) -> bytes:
-        """Return the bytes of a picture; a folder with an invalid link is skipped if another folder has the picture."""
+        """Return the bytes of a picture, of its record's folder if that has one of this name."""
+        if PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute():
+            problem = f"{name[:200]!r} is absolute: write it relative to the folder of the data, or to `--images DIR`"
+            raise RecordRefused(place, field, problem)
+        inner = self._inner(place)
+        for one in (f"{inner}/{name}", f"{inner}/{PICTURES}/{name}", name) if inner else (name,):
+            if (content := self._content_of(one, place, field)) is not None:
+                return content
+        problem = f"there is no picture {name!r} in {self.pictures_at}; name its folder with `--images DIR`"
+        raise RecordRefused(place, field, problem)
+
+    def _content_of(self, name: str, place: RecordPlace, field: str) -> bytes | None:
+        """Return the bytes of a picture; a folder whose file is a bad link is skipped if another has the picture."""
         every, problems = list[bytes](), list[RecordRefused]()
         for root in self._roots:
             try:
@@ -227,17 +278,15 @@ class ImportSource:
             folders = " and ".join(map(str, self._roots))
             problem = f"{folders} have different pictures {name!r}: name the folder with `--images DIR`"
             raise RecordRefused(place, field, problem)
-        if every:
-            return every[0]
-        problem = f"there is no picture {name!r} in {self.pictures_at}; name its folder with `--images DIR`"
-        raise RecordRefused(place, field, problem)
+        return every[0] if every else None
 
     def _content(self, root: Path, name: str, place: RecordPlace, field: str) -> bytes | None:
         """Return the bytes of a picture; None if the folder has no such file."""
         try:
             found = (root / name).resolve()
-            if Path(name).is_absolute() or not found.is_relative_to(root.resolve()):
-                raise RecordRefused(place, field, f"{name!r} leads out of the folder of pictures")
+            if not found.is_relative_to(root.resolve()):
+                problem = f"{name[:200]!r} leads out of the folder of pictures; name a higher one with `--images DIR`"
+                raise RecordRefused(place, field, problem)
             if found.is_file():
                 if found.stat().st_size > MOST_BYTES:
                     raise RecordRefused(place, field, f"{name!r} has more than {MOST_BYTES:,} bytes")

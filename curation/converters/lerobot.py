@@ -188,9 +188,11 @@ def _size(record: Exchanged) -> str:
 
 
 def _folders(source: ImportSource) -> list[Path]:
-    """Return the folder if it is a data set, or the data sets in its subfolders."""
-    inner = sorted(file.parent.parent for file in source.folder.glob("*/meta/info.json"))
-    return inner if inner and not (source.folder / "meta").exists() else [source.folder]
+    """Return the data sets of the folder and of those below it."""
+    found = sorted(file.parent.parent for file in source.folder.rglob("meta/info.json")) or [source.folder]
+    parts = [folder / part for folder in found for part in ("data", "meta", "videos")]
+    source.leave_out((), "read are data sets", lambda file: not any(file.is_relative_to(part) for part in parts))
+    return found
 
 
 def _data(source: ImportSource, folder: Path) -> Iterator[tuple[RecordPlace, Any]]:

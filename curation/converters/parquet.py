@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from common.text import strict_json
 from curation.converters.exchanged import Picture, RecordPlace, RecordRefused
 from curation.converters.files import BINARY, MOST_BYTES, ImportSource, Target, binary_kind, picture_of
+from curation.converters.search import JSON_LINES
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 TOGETHER = 4
@@ -105,8 +106,8 @@ def _flaw(file: Path, error: Exception) -> str:
 
 def rows_of_any(source: ImportSource) -> Iterator[tuple[RecordPlace, Any]]:
     """Yield the rows of all Parquet files and the records of all JSON files of a source."""
-    for file in source.files(".parquet", ".jsonl"):
-        yield from read_rows(source, file) if file.suffix == ".parquet" else source.records(file)
+    for file in source.files(".parquet", *JSON_LINES):
+        yield from read_rows(source, file) if file.suffix.lower() == ".parquet" else source.records(file)
 
 
 def name_of(cell: Any) -> str | None:

@@ -4,8 +4,8 @@
 `Previous operations:`, the answer is `<think>`, `<operation>` (the step in words) and `<action>` (code). A data set is
 named in a mix file, `meta.json`: `{NAME: {root, annotation, repeat_time, length, ...}}`. Rows of other projects name no
 trajectory: a row for the same task with one previous operation more than the row before continues that row's
-trajectory. In ScaleCUA, `response(answer=...)` gives the answer and a following `terminate(...)` ends the trajectory.
-In this project, both are one `finished` with the answer; an export writes two rows again.
+trajectory. There `response(answer=...)` gives the answer and a following `terminate(...)` ends the trajectory; here
+they are one end, `finished` with the answer or `call_user` after a failure, and two rows again in an export.
 """
 
 import json
@@ -29,16 +29,17 @@ from curation.converters.exchanged import (
     StepAbout,
     metadata_of,
 )
-from curation.converters.files import CONTEXT, ImportSource, Target, line_of, model_of
+from curation.converters.files import ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import lessons_of, whole
 from curation.converters.masks import masks_of
+from curation.converters.search import CONTEXT, JSON_LINES
 from curation.converters.tokens import for_trainers, plain, plain_between
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction
-from models.families.code.program import FAILED, OutOfScreen
+from models.families.code.program import OutOfScreen
 from models.families.thinking import split_thinking
-from schemas.action import Action, Finished
+from schemas.action import Action, CallUser, Finished
 
 FILE, META = "scalecua.jsonl", "meta.json"
 IMAGE = MARKS[0]
@@ -126,7 +127,7 @@ class ScaleCua(Format):
         )
 
     def _rows(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
-        for file in source.files(".jsonl"):
+        for file in source.files(*JSON_LINES):
             for place, value in source.records(file):
                 try:
                     yield place, self._part(model_of(_ScaleCuaRow, value, place), source, place)
@@ -157,7 +158,8 @@ class ScaleCua(Format):
         except OutOfScreen as outside:
             raise RecordRefused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside
         kept: dict[str, Any] = {}
-        if operation != code or _is_answer(action, code):  # the record's own words
+        gives_up = isinstance(action, CallUser) and write_code(action, "scalecua") != code
+        if operation != code or _is_answer(action, code) or gives_up:  # the record's own words
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
         text = "" if action else code or answer
@@ -201,14 +203,12 @@ def _closed(record: Exchanged) -> Exchanged:
     if len(record.steps) < 2:
         return record
     answer, end = record.steps[-2:]
-    if not (isinstance(end.action, Finished) and _is_answer(answer.action, _answered(answer))):
+    if not (isinstance(end.action, Finished | CallUser) and _is_answer(answer.action, _answered(answer))):
         return record
-    assert isinstance(answer.action, Finished)
-    failed = end.action.content.partition(": ")[0] == FAILED
-    content = f"{FAILED}: {answer.action.content}" if failed else answer.action.content
-    row = {"thought": end.thought, "content": end.action.content, "row": end.extra.get(ScaleCua.name, {})}
+    content = end.action.content if isinstance(end.action, Finished) else None
+    row = {"thought": end.thought, "content": content, "row": end.extra.get(ScaleCua.name, {})}
     kept = {**answer.extra, ScaleCua.name: {**answer.extra[ScaleCua.name], _END: row}}
-    last = replace(answer, action=Finished(content=content), extra=kept)
+    last = replace(answer, action=end.action if content is None else answer.action, extra=kept)
     return replace(record, steps=(*record.steps[:-2], last), after=end.screen)
 
 
@@ -225,7 +225,7 @@ def _opened(record: Exchanged) -> Exchanged:
         last,
         screen=record.after or last.screen,
         thought=row["thought"],
-        action=Finished(content=row["content"]),
+        action=CallUser() if row["content"] is None else Finished(content=row["content"]),
         extra=extra,
     )
     return replace(record, steps=(*record.steps[:-1], replace(last, extra=answer), end))

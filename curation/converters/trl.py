@@ -36,11 +36,12 @@ from curation.converters.chat import (
     turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
-from curation.converters.files import CONTEXT, ImportSource, Target, fields_of, items_of, model_of
+from curation.converters.files import ImportSource, Target, fields_of, items_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import Lesson, Wholes, lessons_of, whole
 from curation.converters.masks import is_masked, masks_of
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
+from curation.converters.search import CONTEXT
 from curation.converters.tokens import for_trainers, plain
 
 FILE, COMPLETIONS = "trl.parquet", "trl-completions.parquet"

@@ -25,6 +25,7 @@ from curation.converters.chat import (
     calls_of,
     chat_of,
     check_row,
+    content_of,
     joined,
     key_of,
     record_of,
@@ -39,6 +40,7 @@ from curation.converters.files import ImportSource, Target, items_of, line_of, m
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
 from curation.converters.masks import is_masked, masks_of
+from curation.converters.search import JSON_LINES
 from curation.converters.tokens import for_trainers, plain, plain_between
 from models.families.thinking import REASONING
 
@@ -51,7 +53,7 @@ class _UiTarsMessage(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     role: str
-    content: Storable
+    content: Storable | None = None
 
 
 class _UiTarsRow(BaseModel):
@@ -114,7 +116,7 @@ class UiTars(Format):
         return joined(self._rows(source))
 
     def _rows(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
-        for file in source.files(".jsonl", ".json"):
+        for file in source.files(*JSON_LINES, ".json"):
             for place, value in source.records(file):
                 try:
                     row = _row(value)
@@ -153,7 +155,7 @@ def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str,
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
     """Return an imported message, without tokens other than its pictures' placeholders."""
-    content = message["content"]
+    content = message.get("content") or ""
     reply = message["role"] == "assistant"
     thoughts = {name: plain(one) for name in REASONING if isinstance(one := message.get(name), str)}
     return {**message, **thoughts, "content": plain(content) if reply else plain_between(content, SLOT)}
@@ -177,7 +179,8 @@ def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) ->
         RecordRefused: a mask has no known meaning.
     """
     reply, given = message.role == "assistant", message.model_extra or {}
-    parts = [reply_of(message.content, given)] if reply else split(message.content)
+    content = content_of(message.content, given, place, field)
+    parts = [reply_of(content, given)] if reply else split(content)
     masked = is_masked(given, place, field)
     return ChatMessage(message.role, parts, field, off or masked, thought_of(given), calls=bool(calls_of(given)))
 
@@ -187,5 +190,5 @@ def _as_it_came(record: Exchanged) -> dict[str, Any] | None:
     kept = record.extra.get(UiTars.name)
     if not kept:
         return None
-    asked = [one["content"] for one in kept["messages"] if one["role"] != "assistant"]
+    asked = [one.get("content") or "" for one in kept["messages"] if one["role"] != "assistant"]
     return kept if sum(len(SLOT.findall(one)) for one in asked) == len(record.steps) else None

@@ -26,6 +26,7 @@ from curation.converters.chat import (
     calls_of,
     chat_of,
     check_row,
+    content_of,
     holds_more,
     joined,
     key_of,
@@ -37,11 +38,12 @@ from curation.converters.chat import (
     turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
-from curation.converters.files import CONTEXT, ImportSource, Target, fields_of, model_of
+from curation.converters.files import ImportSource, Target, fields_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected, lessons_of, whole
 from curation.converters.masks import masks_of
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
+from curation.converters.search import CONTEXT
 from curation.converters.tokens import for_trainers, plain, plain_between
 
 FILE = "verl.parquet"
@@ -64,7 +66,7 @@ class _VerlModel(BaseModel):
 
 class _VerlMessage(_VerlModel):
     role: str
-    content: Storable
+    content: Storable | None = None
 
 
 class _VerlReward(_VerlModel):
@@ -165,7 +167,7 @@ class Verl(Format):
     def _part(self, row: _VerlRow, source: ImportSource, place: RecordPlace) -> ChatRow:
         known = row.extra_info.flywheel if row.extra_info else None
         unit = self.unit_of(known, source, place)
-        prompt = [_read(one, f"prompt.{at}") for at, one in enumerate(row.prompt)]
+        prompt = [_read(one, f"prompt.{at}", place) for at, one in enumerate(row.prompt)]
 
         def read(number: int) -> Picture:
             return picture_in(row.images[number], source, place, f"images.{number}")
@@ -182,10 +184,10 @@ class Verl(Format):
         return ChatRow(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 
 
-def _read(message: _VerlMessage, field: str) -> ChatMessage:
+def _read(message: _VerlMessage, field: str, place: RecordPlace) -> ChatMessage:
     """Parse a message of a prompt, all of which is context."""
     given = message.model_extra or {}
-    parts = split(reply_of(message.content, given))
+    parts = split(reply_of(content_of(message.content, given, place, field), given))
     return ChatMessage(message.role, parts, field, thought=thought_of(given), given=True, calls=bool(calls_of(given)))
 
 

@@ -44,6 +44,8 @@
     }
     now = end;
   };
+  /* A number as JSON has it; NaN and infinities, which JSON has not, as texts. */
+  page.number = (value) => (typeof value === "number" && !Number.isFinite(value) ? String(value) : value);
   page.advance = async (ms) => {
     advance(ms);
     await drawable();

@@ -68,8 +68,13 @@ class InPageReward(Verifier):
         reward."""
         done, reward = sandbox.verdict
         if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
-            raise TrajectoryFailure("verifier", f"the page's reward is {reward!r}, not a number in [-1, 1]")
+            raise TrajectoryFailure("verifier", f"the page's reward is {written(reward)}, not a number in [-1, 1]")
         return Outcome(done, float(reward) if done else 0.0)
+
+
+def written(value: object) -> str:
+    """Write a value of a page for a message."""
+    return value if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity") else repr(value)
 
 
 def _element(

@@ -123,13 +123,14 @@ class Page:
     async def evaluate(self, expression: str) -> Any:
         """Returns the JSON value of a JavaScript expression or its promise; an exception becomes a ScriptFailure.
 
-        In the expression, `world` is the window of the open document.
+        In it, `world` is the window of the open document. A number that JSON does not have, such as NaN, is its text.
         """
         answer = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
             raise ScriptFailure(details.get("exception", {}).get("description", details["text"]))
-        return answer["result"].get("value")
+        result = answer["result"]
+        return result.get("value", result.get("unserializableValue"))
 
     async def ready(self) -> None:
         """Draws the document's first frame if there is none yet, since input before it is acknowledged but lost."""

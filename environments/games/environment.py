@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from environments.chromium.browser import Browser
 from environments.chromium.document import SCRIPT, DocumentEnvironment, DocumentSandbox
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
+from environments.chromium.in_page import written
 from environments.chromium.page import PageKind
 from environments.games.game import GameTask, built_in
 from environments.verifier import Verifier
@@ -90,7 +91,9 @@ class GameSandbox(DocumentSandbox):
     def _judged(self, answer: Any) -> tuple[bool, Any]:
         over, score, level = answer
         if isinstance(score, bool) or not isinstance(score, int | float):
-            raise TrajectoryFailure("verifier", f"{self._file.name}: score, {self.game.reads.score}, is {score!r}")
+            raise TrajectoryFailure(
+                "verifier", f"{self._file.name}: score, {self.game.reads.score}, is {written(score)}"
+            )
         self.reading = GameState(over, float(score), level)
         return over, self.reward
 

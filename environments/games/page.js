@@ -23,7 +23,7 @@
       throw new Error(`${what}, ${reads[what]}, threw ${error}${first === null ? "" : `; the page's first error: ${first}`}`);
     }
   };
-  page.verdict = () => [value("over") === true, value("score"), value("level") ?? null];
+  page.verdict = () => [value("over") === true, page.number(value("score")), value("level") ?? null];
   page.hint = () => value("hint") ?? null;
   page.play = async (seed, level, given, notes) => {
     reads = given;

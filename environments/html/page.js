@@ -8,7 +8,7 @@
   page.verdict = () => {
     let reward;
     try { reward = window.task.reward(); } catch (error) { throw new Error(`window.task.reward() threw ${error}`); }
-    return reward == null || reward === false ? [false, 0] : [true, reward === true ? 1 : reward];
+    return reward == null || reward === false ? [false, 0] : [true, reward === true ? 1 : page.number(reward)];
   };
 
   page.start = async (seed, notes) => {

@@ -9,7 +9,7 @@
     html, body { overflow: hidden !important; }
     #sync-task-cover, #reward-display, #click-canvas { display: none !important; }`);
 
-  const verdict = () => [WOB_DONE_GLOBAL === true, Number(WOB_RAW_REWARD_GLOBAL)];
+  const verdict = () => [WOB_DONE_GLOBAL === true, page.number(Number(WOB_RAW_REWARD_GLOBAL))];
   const instruction = () => {
     const said = core.getUtterance();
     return typeof said === "string" ? said : said.utterance;

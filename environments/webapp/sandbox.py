@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from environments.chromium.browser import Browser
-from environments.chromium.in_page import SCRIPT
+from environments.chromium.in_page import SCRIPT, written
 from environments.chromium.page import Page, PageKind, ScriptFailure
 from environments.chromium.sandbox import BrowserSandbox
 from environments.verifier import Verifier
@@ -204,7 +204,7 @@ def _read_reward(answer: Any) -> Outcome:
     if answer is None or answer is False:
         return Outcome(done=False, reward=0.0)
     if not isinstance(answer, int | float) or not -1.0 <= answer <= 1.0:
-        raise TrajectoryFailure("verifier", f"the page's reward is {answer!r}, not a number in [-1, 1]")
+        raise TrajectoryFailure("verifier", f"the page's reward is {written(answer)}, not a number in [-1, 1]")
     return Outcome(done=True, reward=float(answer))
 
 

@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
+from pydantic import ValidationError
+
 from models.families.code.arguments import Arguments, meant
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, text_part
@@ -11,10 +13,11 @@ from models.families.reading import ParsedReply, Sides, place_in, without_openin
 from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
-from schemas.action import Action, Click
+from schemas.action import Action, Click, action_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
+from schemas.problem import named_problem
 
 _DECODER = json.JSONDecoder()
 
@@ -88,8 +91,11 @@ def _read(text: str, sides: Sides) -> ParsedReply:
         if missing := [axis for axis in "xy" if axis not in given.names]:
             raise ValueError("no place" if len(missing) == 2 else f"`{missing[0]}` is missing")
         x, y = place_in([given.take(axis) for axis in "xy"], sides)
-        actions = meant(Click(x=x, y=y), given)
+        actions = meant(action_of({"type": "click", "x": x, "y": y}), given)
         inner = "\n".join(one for one in (thought, *own) if one)
         return ParsedReply(inner, shown, (*actions,), unused=given.unused, tagged=True, after=text[end:])
+    except ValidationError as error:
+        problem = named_problem(error)
     except (ValueError, RecursionError) as error:
-        return ParsedReply(thought, shown, error=f"{str(error)[:120]} in {shown[:80]!r}")
+        problem = str(error)[:120]
+    return ParsedReply(thought, shown, error=f"{problem} in {shown[:80]!r}")

@@ -54,6 +54,10 @@ TOGETHER = 64
 """Maximum number of trajectories in a chunk."""
 
 
+_LAST = "recheck"
+"""Last stage of an import."""
+
+
 class Request(BaseModel):
     """A requested import."""
 
@@ -68,6 +72,17 @@ class Request(BaseModel):
     """Folder that relative names of pictures start from."""
     demonstrations: bool = False
     """Whether records without an outcome count as successes."""
+
+
+class CheckedImport(BaseModel):
+    """A checked data set."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    """`import:FORMAT:DIGEST`."""
+    unread: tuple[tuple[str, str], ...] = ()
+    """Files below its folder that look like records and are not read, each with the reason."""
 
 
 class ImportRecord(BaseModel):
@@ -118,8 +133,8 @@ class ImportResult(StageResult):
 
 
 @flow_task("check-import")
-def check_import(config: Config, request: Request) -> str:
-    """Read the whole data set without writing, and return its name.
+def check_import(config: Config, request: Request) -> CheckedImport:
+    """Read the whole data set without writing, and return its name and the files that are left out.
 
     Raises:
         UsageError: the format or file does not exist, or a record is unusable. The message then has the file, line and
@@ -130,10 +145,11 @@ def check_import(config: Config, request: Request) -> str:
     reader_class(config.annotate.reader)
     form, held_out = FORMATS.class_of(request.format), _split(config, held_out=True)
     whole, refused = hashlib.sha256(), list[RecordRefused]()
+    source = _source(request, _lake_of(config))
     try:
         with bar() as progress:
             shown = progress.add_task("check", total=None, message="")
-            for place, found in _read(request, _lake_of(config)):
+            for place, found in form().read(source):
                 problem = found if isinstance(found, RecordRefused) else _refusal(found, held_out, place)
                 if problem is None and not isinstance(found, RecordRefused):
                     whole.update(found.digest_decided.encode())
@@ -148,17 +164,23 @@ def check_import(config: Config, request: Request) -> str:
     if empty:
         problem = f"{request.path} holds no record.{_format_of(_formats_of(request))}"
         raise UsageError(problem, "Name a file of this format, or its folder.")
-    return f"import:{form.name}:{whole.hexdigest()[:16]}"
+    return CheckedImport(name=f"import:{form.name}:{whole.hexdigest()[:16]}", unread=tuple(source.unread))
 
 
 @flow_task("find-new")
 def has_new(config: Config, request: Request, name: str) -> bool:
-    """Return whether the lake lacks a trajectory of an import, or already has an iteration for the import."""
+    """Return whether an import has a trajectory that the lake lacks, or was begun and is not finished.
+
+    Raises:
+        UsageError: it was imported with another outcome.
+    """
     lake = run_of(config).lake
     store = lake.blobs.store
     for number in takewhile(lambda number: store.exists(_claim(number)), count()):
-        if ImportRecord.model_validate_json(store.get(_claim(number))).name == name:
-            return True
+        there = ImportRecord.model_validate_json(store.get(_claim(number)))
+        if there.name == name:
+            _check_outcome(there, request, IMPORTS - number)
+            return result_of(lake, IMPORTS - number, _LAST) is None
     records = _taken(lake, request)
     while chunk := list(islice(records, TOGETHER)):
         names = {id_of(lake.lake_id, one) for one in chunk if not _is_own(lake, one)}
@@ -181,12 +203,16 @@ def claim_import(config: Config, request: Request, name: str) -> int:
         there = ImportRecord.model_validate_json(found)
         if there.name != name:
             continue
-        if there != claim:
-            was = "" if there.demonstrations else "out"
-            problem = f"{request.path} is {label_of(IMPORTS - number)} already, with{was} --demonstrations."
-            raise UsageError(problem, "Give the same option; people and judges can still decide how they ended.")
+        _check_outcome(there, request, IMPORTS - number)
         return IMPORTS - number
     raise AssertionError
+
+
+def _check_outcome(there: ImportRecord, request: Request, iteration: int) -> None:
+    if there.demonstrations != request.demonstrations:
+        was = "" if there.demonstrations else "out"
+        problem = f"{request.path} is {label_of(iteration)} already, with{was} --demonstrations."
+        raise UsageError(problem, "Give the same option; people and judges can still decide how they ended.")
 
 
 def _claim(number: int) -> str:
@@ -397,11 +423,15 @@ def _taken(lake: Lake, request: Request) -> Iterator[Exchanged]:
 
 
 def _read(request: Request, lake: Lake | None) -> Iterator[tuple[RecordPlace, Exchanged | RecordRefused]]:
+    return FORMATS.class_of(request.format)().read(_source(request, lake))
+
+
+def _source(request: Request, lake: Lake | None) -> ImportSource:
     @lru_cache(64)
     def stored(lake_id: str, name: str) -> bool:
         return lake is not None and _has(lake, lake_id, name)
 
-    return FORMATS.class_of(request.format)().read(ImportSource(request.path, request.images, request.unit, stored))
+    return ImportSource(request.path, request.images, request.unit, stored)
 
 
 def _formats_of(request: Request) -> list[str]:

@@ -109,9 +109,20 @@ def _documents(source: ImportSource) -> list[Path]:
     folder."""
     if not source.path.is_dir():
         return [source.path]
-    if (source.folder / FOLDER).is_dir():
-        return sorted((source.folder / FOLDER).glob("*.json"))
-    return sorted(source.folder.rglob(NAME)) or source.files(".json")
+    own = (source.folder / FOLDER).is_dir()
+    found = sorted((source.folder / FOLDER).glob("*.json")) if own else sorted(source.folder.rglob(NAME))
+    if not found and not own:
+        return source.files(".json")
+    source.leave_out(found, f"read are {FOLDER}/*.json" if own else f"read is {NAME}", _may_be_document)
+    return found
+
+
+def _may_be_document(file: Path) -> bool:
+    """Return whether a file that is not read may be a document: any but JSON that does not begin as one."""
+    if file.suffix.lower() != ".json" or not file.is_file():
+        return True
+    with file.open("rb") as content:
+        return b'"ATIF-v' in content.read(4096)
 
 
 def _reward(document: Document, source: ImportSource, file: Path) -> float | None:

@@ -26,9 +26,7 @@ Point = tuple[float, float]
 ToFraction = Callable[[float, float], Point]
 """Converts the code's unit to fractions of the screen; may raise ValueError for a point outside of it."""
 SEPARATE_S = 0.5
-"""Minimum time between two clicks that count as separate, in seconds."""
-FAILED = "failure"
-"""Prefix of the content of a `finished` that was written as `terminate(status='failure')`."""
+"""Minimum seconds between clicks that count as single ones."""
 BUTTONS: Mapping[object, str] = {
     "left": "left", "primary": "left", 1: "left", "middle": "middle", 2: "middle", "right": "right",
     "secondary": "right", 3: "right",
@@ -95,22 +93,19 @@ def play(
     fraction: ToFraction,
     pointer: Point | None = None,
     scrolls_at: Point | None = None,
-    failed: Literal["call_user", "finished"] = "call_user",
     own: str = "",
 ) -> Played:
     """Plays a program into actions; never raises for any text of a model.
 
     Args:
         code: Python, or a text that has calls on lines of their own.
-        fraction: converts a point in the code's unit to fractions.
-        pointer: position of the pointer before the program, for calls without a point.
-        scrolls_at: the place of a scroll if neither the call nor the pointer has one; if None, such a scroll has no
-            place.
-        failed: the action type of a `terminate` with failure.
-        own: a module whose functions have the names of this project's actions.
+        fraction: gives a point of the code's unit in fractions.
+        pointer: where the pointer was before, for calls without a point.
+        scrolls_at: the place of a scroll if neither it nor the pointer has one; nowhere if None.
+        own: a module whose functions are our actions by their names.
     """
     calls, problem = parse(code, own)
-    player = _Player(fraction, pointer, scrolls_at, failed, own)
+    player = _Player(fraction, pointer, scrolls_at, own)
     for call in calls:
         player.perform(call)
     player.end(problem or ("" if calls else f"no call in {code[:80]!r}"))
@@ -141,10 +136,8 @@ def _released(actions: Sequence[Action], parts: int) -> int:
 class _Player:
     """A simulated pointer and mouse button that play the calls of a program."""
 
-    def __init__(
-        self, fraction: ToFraction, pointer: Point | None, scrolls_at: Point | None, failed: str, own: str
-    ) -> None:
-        self._fraction, self._scrolls_at, self._failed, self._own = fraction, scrolls_at, failed, own
+    def __init__(self, fraction: ToFraction, pointer: Point | None, scrolls_at: Point | None, own: str) -> None:
+        self._fraction, self._scrolls_at, self._own = fraction, scrolls_at, own
         self.actions: list[Action] = []
         self.parts, self._first = 1, 0
         self.unused: list[str] = []
@@ -478,11 +471,9 @@ class _Player:
         self._report(given, other)
         if success:
             self._act(type="finished", content=content)
-        elif self._failed == "call_user":
+        else:
             self._report(given, given_key)
             self._act(type="call_user")
-        else:
-            self._act(type="finished", content=f"{FAILED}: {content}" if content else FAILED)
 
 
 def means_success(status: object) -> bool:

@@ -173,6 +173,8 @@ def test_a_page_of_one_s_own_is_given_seed_and_level_and_its_chance_is_the_seeds
     [
         ({"score": "point"}, "counter.html: score, point, threw ReferenceError: point is not defined"),
         ({"score": "'many'"}, "counter.html: score, 'many', is 'many'"),
+        ({"score": "0 / 0"}, "counter.html: score, 0 / 0, is NaN"),
+        ({"score": "1 / 0"}, "counter.html: score, 1 / 0, is Infinity"),
         ({"start": "go()"}, "counter.html: start, go(), threw Error: start, go(), threw ReferenceError: go is not"),
         ({"over": "done +"}, "counter.html: over, done +, threw SyntaxError"),
     ],

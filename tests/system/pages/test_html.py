@@ -56,6 +56,9 @@ BROKEN = {
     "<script type=module src=gone.js></script>": "cannot load file:///",
     "<script src=gone.js></script>": "cannot read file:///",
     "<script>window.task = { start: () => 'Wait.', reward: () => 'good' };</script>": "reward is 'good', not a number",
+    "<script>window.task = { start: () => 'Wait.', reward: () => 0 / 0 };</script>": "reward is NaN, not a number",
+    "<script>window.task = { start: () => 'Wait.', reward: () => -1 / 0 };</script>": "reward is -Infinity, not",
+    "<script>window.task = { start: () => 'Wait.', reward: () => 2 };</script>": "reward is 2, not a number in [-1, 1]",
     "<p></p><script>window.task = { start: () => { document.querySelector('p').textContent = crypto.randomUUID();"
     " return 'Read.'; }, reward() {} };</script>": "looks different when it starts again with the same seed",
 }

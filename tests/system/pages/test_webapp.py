@@ -185,6 +185,7 @@ def test_an_application_at_an_address_may_say_in_its_page_what_it_has_come_to(el
         async with lease("page-title", 0) as sandbox:
             other = f"http://127.0.0.1:{int(elsewhere.rpartition(':')[2]) + 1}/"
             reached = f"fetch({other!r}, {{mode: 'no-cors'}}).then(() => 'reached', (error) => String(error))"
+            assert [await sandbox.web.evaluate(one) for one in ("0 / 0", "1 / 0", "0.5")] == ["NaN", "Infinity", 0.5]
             return await played(sandbox), await sandbox.web.evaluate(reached)
 
     (*before, last), other = with_sandboxes(work, environment)

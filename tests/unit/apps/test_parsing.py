@@ -58,6 +58,14 @@ def test_a_file_gives_a_line_per_reply_and_the_models_own_limits_count(flywheel:
     assert "--model DIR" in published[2]
 
 
+def test_a_reply_is_one_line_whatever_its_thought_and_its_text_hold(flywheel: Call) -> None:
+    at = ("parse", "--family", "doubao", "--screen", "1920x1080")
+    code, out, _ = flywheel(*at, "Thought: One.\nTwo.\u2028Three.\u3000Four.\nAction: type(content='a\\nb')")
+    assert (code, out) == (0, "One.\\nTwo.\\u2028Three.\u3000Four. -> type=type content=a\\nb\n")
+    code, out, _ = flywheel(*at, "Thought: One.\nAction: fly('a\nb')")
+    assert code == 0 and out.count("\n") == 1 and "no action" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -16,6 +16,7 @@ from curation.converters.format import FORMATS
 from curation.redaction import Redactor
 from schemas.action import (
     Action,
+    CallUser,
     Click,
     Drag,
     Finished,
@@ -125,8 +126,8 @@ def targets(record: Exchanged) -> list[bool]:
         ({"action": "TypeAction(text='a')"}, Type(content="a")),
         ({"action": "DoneAction()"}, Finished()),
         ({"action": {"type": "click", "x": 25, "y": 10}}, Click(x=0.5, y=0.25)),
-        ({"type": "terminate", "status": "failure"}, Finished(content="failure")),
-        ({"type": "terminate", "status": "Infeasible"}, Finished(content="failure")),
+        ({"type": "terminate", "status": "failure"}, CallUser()),
+        ({"type": "terminate", "status": "Infeasible"}, CallUser()),
         ({"type": "terminate", "status": "success"}, Finished()),
         ({"type": "terminate"}, Finished()),
         ({"type": "click", "x": 25, "y": 10, "clicks": 1}, Click(x=0.5, y=0.25)),

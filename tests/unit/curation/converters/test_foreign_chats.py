@@ -248,11 +248,36 @@ def test_a_thought_beside_an_earlier_reply_of_verl_is_kept(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["ui-tars", "trl"])
-def test_a_reply_in_tool_calls_is_a_text_that_names_the_call(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("content", [{"content": ""}, {"content": None}, {}])
+def test_a_reply_in_tool_calls_is_a_text_that_names_the_call(
+    tmp_path: Path, name: str, content: dict[str, Any]
+) -> None:
     call = {"type": "function", "function": {"name": "click", "arguments": {"x": 1}}}
-    (step,) = read(name, tmp_path, row(name, user("<image>Open"), reply("", tool_calls=[call]))).steps
+    held = {"role": "assistant", "tool_calls": [call], **content}
+    record = read(name, tmp_path / "in", row(name, user("<image>Open"), held))
+    (step,) = record.steps
     assert (step.action, step.text) == (None, 'click({"x": 1})')
     assert step.error is not None and "click" in step.error
+    (again,) = taken(FORMATS.class_of(name)(), written(FORMATS.class_of(name)(), [record], tmp_path / "out"))
+    assert again.steps == record.steps
+
+
+@pytest.mark.parametrize("content", [{"content": None}, {}])
+def test_an_earlier_reply_of_verl_in_tool_calls_needs_no_content(tmp_path: Path, content: dict[str, Any]) -> None:
+    call = {"type": "function", "function": {"name": "find", "arguments": "{}"}}
+    held = {"role": "assistant", "tool_calls": [call], **content}
+    chat = [user("<image>Open"), held, user("<image>"), reply()]
+    record = read("verl", tmp_path / "in", row("verl", *chat, images=NAMES))
+    stored = replace(record, about=About(lake="l", trajectory_id="t"))
+    (again,) = taken(FORMATS.class_of("verl")(), written(FORMATS.class_of("verl")(), [stored], tmp_path / "out"))
+    assert [[step.text for step in one.steps] for one in (record, again)] == [["find({})", ""]] * 2
+
+
+@pytest.mark.parametrize("name", ["ui-tars", "verl"])
+@pytest.mark.parametrize("content", [{"content": None}, {}])
+def test_a_message_without_content_and_calls_is_refused(tmp_path: Path, name: str, content: dict[str, Any]) -> None:
+    chat = [user("<image>Open"), {"role": "assistant", **content}, user("<image>"), reply()]
+    assert "1.content: it is missing" in problem(name, tmp_path, row(name, *chat, images=NAMES))
 
 
 @pytest.mark.parametrize("name", ["ui-tars", "trl"])

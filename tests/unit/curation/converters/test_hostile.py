@@ -44,7 +44,7 @@ def file_of(folder: Path, *lines: object) -> Path:
         ("[" * 100_000, "line 1: no JSON"),
         ("[1]", "line 1: should be an object"),
         (line(image="../secret.png"), "line 1, traj.0.image: '../secret.png' leads out"),
-        (line(image="/etc/passwd"), "traj.0.image: '/etc/passwd' leads out"),
+        (line(image="/etc/passwd"), "traj.0.image: '/etc/passwd' is absolute"),
         (line(image="link.png"), "traj.0.image: 'link.png' leads out"),
         (line(image=""), "traj.0.image: no screenshot"),
         (line(image="a\0.png"), "traj.0.image: a NUL is no text"),

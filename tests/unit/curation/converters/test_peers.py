@@ -17,7 +17,21 @@ from curation.converters.rows import Import, exchanged_of, rows_of
 from curation.gates.actions import ActionsGate
 from curation.gates.gate import GateContext
 from models.families.code.calls import NoAction
-from schemas.action import Action, Click, Drag, Finished, Hotkey, OpenApp, Press, Release, Scroll, Type, Wait, to_json
+from schemas.action import (
+    Action,
+    CallUser,
+    Click,
+    Drag,
+    Finished,
+    Hotkey,
+    OpenApp,
+    Press,
+    Release,
+    Scroll,
+    Type,
+    Wait,
+    to_json,
+)
 from schemas.config.section import Section
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -464,9 +478,9 @@ def code_read(code: str) -> Action:
     return read_code(code, lambda x, y: (x, y), (0.1, 0.1))[0]
 
 
-@pytest.mark.parametrize(("status", "content"), [("success", "42"), ("failure", "failure: 42")])
+@pytest.mark.parametrize(("status", "end"), [("success", Finished(content="42")), ("failure", CallUser())])
 def test_scalecuas_answer_and_the_end_after_it_are_one_end_and_two_rows_again(
-    status: str, content: str, tmp_path: Path
+    status: str, end: Action, tmp_path: Path
 ) -> None:
     codes = ["click(x=0.5, y=0.5)", "response(answer='42')", f"terminate(status='{status}')"]
     said = ["Click the tab", "response(answer='42')", "Stop"]
@@ -481,7 +495,7 @@ def test_scalecuas_answer_and_the_end_after_it_are_one_end_and_two_rows_again(
     (tmp_path / "theirs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     form = FORMATS.class_of("scalecua")()
     (record,) = taken(form, tmp_path / "theirs.jsonl")
-    assert [one.action for one in record.steps] == [Click(x=0.5, y=0.5), Finished(content=content)]
+    assert [one.action for one in record.steps] == [Click(x=0.5, y=0.5), end]
     assert record.steps[-1].screen.sha256 == picture(1).sha256
     assert record.after is not None and record.after.sha256 == picture(2).sha256
     out = written(form, [record], tmp_path / "out") / "scalecua.jsonl"

@@ -1,8 +1,10 @@
 """What is written in a format and read again is what it was, but for what the format has no place for."""
 
+import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,8 @@ from curation.converters.exchanged import About, Correction, Exchanged, Exchange
 from curation.converters.format import FORMATS
 from curation.converters.tokens import plain
 from models.families.code.calls import NoAction
-from schemas.action import Action, Scroll, action_of, to_json
+from models.families.code.program import play
+from schemas.action import Action, CallUser, Finished, Scroll, action_of, to_json
 from tests.fixtures.sentences import Sentences
 from tests.unit.curation.converters.records import ACTIONS, RECORDS, found, picture, refused, taken, written
 
@@ -114,16 +117,54 @@ def test_an_answer_that_ends_a_trajectory_is_what_it_says() -> None:
     assert read_code(code, lambda x, y: (x, y))[0] == action_of({"type": "finished", "content": "42"})
 
 
-@pytest.mark.parametrize("info", ["", "infeasible", "no such file: a.txt"])
-def test_a_failure_that_is_declared_stays_one(info: str, tmp_path: Path) -> None:
-    code = f"computer.terminate(status='failure'{f', info={info!r}' if info else ''})"
-    action = read_code(code, lambda x, y: (x, y))[0]
+FAILURES = (
+    "computer.terminate(status='failure')",
+    "terminate('failure')",
+    "computer.terminate(status='infeasible', info='no such file: a.txt')",
+    "FAIL",
+)
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_a_failure_that_is_declared_asks_for_a_person_as_a_policys_does(code: str) -> None:
+    played = play(code, lambda x, y: (x, y))
+    assert (read_code(code, lambda x, y: (x, y))[0],) == played.actions == (CallUser(),)
+
+
+@pytest.mark.parametrize("code", FAILURES)
+@pytest.mark.parametrize("operation", ["Give up.", ""])
+def test_a_failure_of_a_record_is_written_back_as_it_was_and_as_one_in_every_other_format(
+    code: str, operation: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(picture(1).png)
+    entry = {"index": 0, "image": "a.png", "value": {"code": code}}
+    asked = "<image>\nTask: Open it.\nPrevious operations:\nNone"
+    answer = f"<operation>\n{operation or code}\n</operation>\n<action>\n{code}\n</action>"
+    turns = [{"from": "human", "value": asked}, {"from": "gpt", "value": answer}]
+    theirs: dict[str, dict[str, Any]] = {
+        "agentnet": {"task_id": "one", "instruction": "Open it.", "traj": [entry], "task_completed": True},
+        "scalecua": {"image": "a.png", "conversations": turns},
+    }
+    for name, row in theirs.items():
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
+        form = FORMATS.class_of(name)()
+        (record,) = taken(form, tmp_path / f"{name}.jsonl")
+        assert [step.action for step in record.steps] == [CallUser()]
+        out = written(form, [record], tmp_path / "out" / name)
+        (again,) = taken(form, out)
+        assert again.steps == record.steps
+        assert json.dumps(code)[1:-1] in (out / f"{name}.jsonl").read_text()
+        for other in FORMATS.names:
+            there = FORMATS.class_of(other)()
+            (same,) = taken(there, written(there, [record], tmp_path / "others" / name / other))
+            assert [step.action for step in same.steps] == [CallUser()], other
+
+
+def test_a_failure_without_a_code_of_its_own_is_one_in_agentnets_words_and_an_answer_of_that_word_is_none() -> None:
+    assert write_code(CallUser(), "agentnet") == "computer.terminate(status='failure')"
     for style in ("agentnet", "scalecua"):
-        form = FORMATS.class_of(style)()
-        record = Exchanged("one", "Wait.", (ExchangedStep(picture(1), action=action),))
-        again = taken(form, written(form, [record], tmp_path / style))[0].steps[0].action
-        assert again == action
-        assert "status='success'" not in next((tmp_path / style).rglob("*.jsonl")).read_text()
+        said = Finished(content="failure: disk full")
+        assert read_code(write_code(said, style), lambda x, y: (x, y))[0] == said
 
 
 def test_what_a_step_was_found_to_be_goes_round_in_agentnets_columns(tmp_path: Path) -> None:

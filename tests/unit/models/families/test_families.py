@@ -486,6 +486,14 @@ def test_glms_memory_is_shown_again() -> None:
     assert phone.read(Completion(reply.replace("The code is 42.", "None")), SCREEN).thought == "I wait."
 
 
+@pytest.mark.parametrize("name", ["holo-1.5", "holo-2"])
+@pytest.mark.parametrize(("x", "problem"), [(-5, "greater than or equal to 0"), (99_999, "less than or equal to 1")])
+def test_a_place_outside_of_the_screen_is_named_by_its_field(name: str, x: int, problem: str) -> None:
+    written = f'{{"x": {x}, "y": 10}}'
+    read = made(name).read(Completion(written), SCREEN)
+    assert read.error == f"click.x: should be {problem} in {written!r}"
+
+
 def test_holos_own_note_and_thought_are_the_thought() -> None:
     read = made("holo-2").read(Completion('{"note": "Two menus.", "thought": "The left one.", "x": 1, "y": 2}'), SCREEN)
     assert read.thought == "Two menus.\nThe left one." and not read.unused

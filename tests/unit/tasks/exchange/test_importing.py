@@ -117,6 +117,18 @@ def test_the_other_format_is_in_the_error(tmp_path: Path, monkeypatch: pytest.Mo
     sentence(_error_of(refused, ["agentnet"]), "--format agentnet", hint="refused.jsonl")
 
 
+def test_a_check_names_the_files_that_the_import_leaves_out(tmp_path: Path) -> None:
+    step = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5))
+    folder = written(FORMATS.class_of("agentnet")(), [Exchanged("t", "Go.", (step,), True)], tmp_path / "out")
+    config, request = make_place(tmp_path).config, Request(format="agentnet", path=folder)
+    whole = check_import.fn(config, request)
+    assert whole.name.startswith("import:agentnet:") and whole.unread == ()
+    (folder / "more").mkdir()
+    (folder / "more/e.parquet").write_bytes(b"PAR1")
+    more = check_import.fn(config, request)
+    assert (more.name, [file for file, _ in more.unread]) == (whole.name, ["more/e.parquet"])
+
+
 def test_a_folder_of_another_format_is_named_where_it_has_no_file_of_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:

@@ -234,7 +234,7 @@ def test_an_export_says_where_label_studio_has_its_pictures_and_its_answers_may_
     answers = tmp_path / "elsewhere" / "answers.json"
     answers.write_text(json.dumps([task]))
     request = Request(format="label-studio", path=answers)
-    assert check_import.fn(place.config, request).startswith("import:label-studio:")
+    assert check_import.fn(place.config, request).name.startswith("import:label-studio:")
     brought = _import_records(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
     assert (brought.trajectories, brought.decisions) == (0, 1)
     with sentence.raises(UsageError, "--images-at"):
