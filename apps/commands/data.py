@@ -165,12 +165,12 @@ def import_(
     )
     with progress_lines(f"Checking {path}, then importing it"):
         checked = check_import.fn(resolved, request)  # before Prefect's server starts
-        for note in notes_of(checked.unread):
+        for note in notes_of(checked.left_out):
             print_note(note)
         done = call("flows.data.import_data", resolved, request, checked.name)
     if as_json:
-        unread = [file for file, _ in checked.unread]
-        print_json({**{key: value for key, value in done.items() if key != HEADLINE}, "unread": unread})
+        left_out = [file for file, _ in checked.left_out]
+        print_json({**{key: value for key, value in done.items() if key != HEADLINE}, "left_out": left_out})
     else:
         routes = ", ".join(f"{route} {n}" for route, n in sorted(done["routes"].items()))
         nothing = "" if done["trajectories"] or done["decisions"] else "nothing new"

@@ -21,8 +21,10 @@ from curation.converters.exchanged import (
     RecordRefused,
     StepAbout,
     StepAssessment,
+    instructed,
     metadata_of,
     with_metadata,
+    without_action,
 )
 from curation.converters.files import ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
@@ -106,22 +108,30 @@ class AgentNet(Format):
         steps, order = list[ExchangedStep](), _order_of(line.traj, place)
         off = masks_of(line.others, [True] * len(line.traj), place, "step", order=order)
         pointer: Point | None = None
+        texts = {order[at] for at in without_action(line.flywheel, len(order)) if 0 <= at < len(order)}
         for number in order:
             entry, where = line.traj[number], f"traj.{number}"
-            step, pointer = self._step(entry, unit, pointer, source, place, where)
+            step, pointer = self._step(entry, unit, pointer, source, place, where, number in texts)
             held = {where: entry.others, f"{where}.value": entry.value.others}
             masked = off[number] or any([is_masked(fields, place, at) for at, fields in held.items()])
             steps.append(replace(step, about=StepAbout(target=False)) if masked else step)
         others = line.others
-        asked = line.instruction or others.get("natural_language_task") or ""
-        if not isinstance(asked, str) or not asked:
-            raise RecordRefused(place, "instruction", "no instruction")
+        given = (line.instruction, others.get("natural_language_task"))
+        asked = next((one for one in given if isinstance(one, str) and one.strip()), "")
+        instructed(asked, place, "instruction")
         extra = {self.name: others} if others else {}
         record = Exchanged(str(line.task_id), asked, tuple(steps), line.task_completed, extra=extra)
         return with_metadata(from_export(record) if line.flywheel else record, line.flywheel, place)
 
     def _step(
-        self, entry: _Entry, unit: str, pointer: Point | None, source: ImportSource, place: RecordPlace, where: str
+        self,
+        entry: _Entry,
+        unit: str,
+        pointer: Point | None,
+        source: ImportSource,
+        place: RecordPlace,
+        where: str,
+        text_alone: bool,
     ) -> tuple[ExchangedStep, Point | None]:
         screen = source.picture(entry.image, place, f"{where}.image")
         code, action, error = entry.value.code, None, None
@@ -130,6 +140,8 @@ class AgentNet(Format):
             return fraction_of(x, y, unit, screen.width, screen.height)
 
         try:
+            if text_alone:
+                raise NoAction
             action, pointer = read_code(code, fraction, pointer)
         except NoAction as unmapped:
             error, pointer = str(unmapped), pointer_after(code, fraction, pointer)

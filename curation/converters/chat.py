@@ -24,13 +24,16 @@ from curation.converters.exchanged import (
     RecordPlace,
     RecordRefused,
     StepAbout,
+    instructed,
     with_metadata,
+    without_action,
 )
 from curation.converters.files import fields_of, items_of
 from curation.converters.format import Read
 from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
 from curation.converters.units import extent_of, scale_of
+from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
 from models.families.thinking import REASONING
@@ -42,7 +45,6 @@ CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """Placeholder of a screen in a text."""
-_ENTERS = (Hotkey(key="enter"), Hotkey(key="return"))
 SLOT = re.compile(r"<\|vision_start\|>(?:(?!<\|vision_start\|>).)*?<\|vision_end\|>|<image>", re.DOTALL)
 """A placeholder of a picture: UI-TARS's, which cannot be nested, or that of LLaMA-Factory, ms-swift and verl."""
 _OTHER = re.compile(r"<(video|audio)>")
@@ -224,18 +226,27 @@ def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field:
         Refused: a point is outside of the screen.
     """
     read = parse_reply(text, scale_of(unit, screen.width, screen.height))
-    if read.action is None:
-        if read.error and "or equal to" in read.error:
-            raise RecordRefused(
-                place, field, f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}"
-            )
-        return ExchangedStep(screen, text=text, error=read.error)
-    action, about = read.action, StepAbout(unused=", ".join(read.unused))
-    if isinstance(action, Type) and len(read.further) == 1 and read.further[0] in _ENTERS:
-        action = Type(content=action.content.removesuffix("\n") + "\n")
-    elif read.further:  # the next screen follows the last action, so the first alone would be another step
-        return ExchangedStep(screen, text=text, error=f"{1 + len(read.further)} actions in one reply")
-    return ExchangedStep(screen, thought=read.thought, action=action, about=about)
+    if read.action is None and read.error and "or equal to" in read.error:
+        raise RecordRefused(place, field, f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}")
+    return step_of(read, screen)
+
+
+def step_of(read: Completion, screen: Picture) -> ExchangedStep:
+    """The step of a reply that was read; a text and Enter are one action.
+
+    Other replies with several actions stay texts: the next screen shows the result of all of them, so that the first
+    alone would be another step.
+    """
+    match (read.action, *read.further):
+        case (None, *_):
+            return ExchangedStep(screen, text=read.text, error=read.error)
+        case (Type() as typed, Hotkey(key="enter" | "return")):
+            action = Type(content=typed.content.removesuffix("\n") + "\n")
+        case (action,):
+            pass
+        case several:
+            return ExchangedStep(screen, text=read.text, error=f"{len(several)} actions in one reply")
+    return ExchangedStep(screen, read.thought, action, about=StepAbout(unused=", ".join(read.unused)))
 
 
 def turns_of(
@@ -290,31 +301,43 @@ def check_others(messages: Iterable[ChatMessage], place: RecordPlace) -> None:
             raise RecordRefused(place, f"{message.field}.content", problem)
 
 
-def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[str, list[ExchangedStep]]:
-    """Return the instruction and the steps; replies before the first screen are no steps.
+def steps_of(
+    turns: Sequence[ChatTurn], unit: str, place: RecordPlace, known: Metadata | None
+) -> tuple[str, list[ExchangedStep]]:
+    """Return the instruction and the steps; replies before the first screen are none.
 
     A policy acts once on a screen. After an acting reply, another acting reply belongs to a screen that the chat does
     not show, so it is context. Words before an acting target, and words after any acting reply, are context, too. A
     masked reply is context, and answers its screen only if a tool's result follows it.
+
+    Args:
+        turns: the chat.
+        unit: unit of its coordinates.
+        place: file and line of the row.
+        known: value of `flywheel`.
 
     Raises:
         Refused: there is no instruction, a screen has no reply, or a point is outside of the screen.
     """
     instruction, screen, replied, acted, answered = "", None, True, False, False
     steps: list[ExchangedStep] = []
-    words = list[int]()
+    words, replies = list[int](), _replies(turns)
+    texts = without_action(known, replies)
+    earlier = range(0 if known is None or known.step is None else replies - 1)
     for turn in turns:
         if turn.screen is not None:
             if not replied:
                 raise RecordRefused(place, turn.field, "two screens without a reply between them")
             screen, replied, acted, answered, words = turn.screen, False, False, False, []
         acted = acted or (turn.role == "tool" and answered)
-        if turn.role == "user" and turn.text and not instruction:
+        if turn.role == "user" and turn.text.strip() and not instruction:
             instruction = turn.text
         elif turn.role == "assistant":
             replied = True
             if screen is not None:
-                step = read_reply(turn.text, screen, unit, place, turn.field)
+                number, step = len(steps), ExchangedStep(screen, text=turn.text)
+                if number not in texts:
+                    step = _read(turn, screen, unit, place, strict=number not in earlier)
                 step = replace(step, thought=step.thought or turn.thought)
                 acts = turn.calls or step.action is not None or holds_call(turn.text)
                 context = turn.masked or turn.given or acted or (answered and not acts)
@@ -326,11 +349,26 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
                     words.append(len(steps) - 1)
                 answered = answered or acts
                 acted = acted or (acts and not turn.masked)
-    if not instruction:
-        raise RecordRefused(place, _field(turns), "no turn of the user holds the instruction")
+    instructed(instruction, place, _field(turns))
     if not replied:
         raise RecordRefused(place, _field(turns), "a screen without a reply")
     return instruction, steps
+
+
+def _replies(turns: Sequence[ChatTurn]) -> int:
+    """Count the replies to the screens of a chat."""
+    first = next((at for at, one in enumerate(turns) if one.screen is not None), len(turns))
+    return sum(one.role == "assistant" for one in turns[first:])
+
+
+def _read(turn: ChatTurn, screen: Picture, unit: str, place: RecordPlace, strict: bool) -> ExchangedStep:
+    """Read a reply; one to an earlier screen of an exported row, whose own row has its facts, is never refused."""
+    try:
+        return read_reply(turn.text, screen, unit, place, turn.field)
+    except RecordRefused as outside:
+        if strict:
+            raise
+        return ExchangedStep(screen, text=turn.text, error=outside.problem)
 
 
 def _context(step: ExchangedStep) -> ExchangedStep:

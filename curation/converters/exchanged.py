@@ -155,9 +155,11 @@ class StepAbout(_Known):
     trajectory, or if a correction replaces the step. False in every lake if the imported record excludes the step
     (`loss_mask` 0, `is_copied_context`)."""
     recorded: Storable | None = None
-    """The recorded thought, if a reviewer's thought replaces it."""
+    """The recorded thought, if a reviewer's thought replaces it, or if chats lose it or the white space around it."""
     unused: Storable = ""
     """Arguments of the step's call for which no action has a field, as in `steps.unused_arguments`."""
+    no_action: bool = False
+    """Whether the step is a text without an action, whatever a reader finds in the text."""
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -180,6 +182,18 @@ class Metadata(_Known):
         if flaw := flaw_of(value):
             raise ValueError(": ".join(filter(None, flaw)))
         return value
+
+
+def without_action(known: Metadata | None, count: int) -> frozenset[int]:
+    """Return the numbers of a record's steps that its metadata calls texts without an action.
+
+    Args:
+        known: the object at `flywheel`; in rows of several steps it may describe the last one alone.
+        count: number of the record's steps.
+    """
+    described = known.steps if known else []
+    first = count - len(described)
+    return frozenset(first + number for number, one in enumerate(described) if one.no_action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,14 +356,22 @@ class RecordRefused(ValueError):
         super().__init__(storable(f"{place.file}{line}{', ' if field else ''}{field}: {problem}"))
 
 
+def instructed(text: str, place: RecordPlace, where: str) -> str:
+    """Return an instruction; raise RecordRefused with its field where it is blank."""
+    if not text.strip():
+        raise RecordRefused(place, where, "no instruction: write the task in words")
+    return text
+
+
 def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
     """Check a record, and return it.
 
     Raises:
-        RecordRefused: no step has a screenshot, there are more steps or longer texts than a lake stores, a text is
-            invalid, the seed measures policies, or the trajectory continues itself.
+        RecordRefused: no step has a screenshot, the instruction is blank, there are more steps or longer texts than a
+            lake stores, a text is invalid, the seed measures policies, or the trajectory continues itself.
     """
     about, seed = record.about, record.about.seed
+    instructed(record.instruction, place, "instruction")
     if not record.steps:
         raise RecordRefused(place, "steps", "a trajectory without screenshots")
     if len(record.steps) > MOST_STEPS:
@@ -396,8 +418,11 @@ def metadata_of(
 
 def _step_about(step: ExchangedStep, format_name: str) -> Extra:
     others = {name: held for name, held in step.extra.items() if name != format_name}
-    thought = step.thought if step.action is None and step.thought else step.about.recorded  # chats write only its text
-    about = step.about.model_copy(update={"error": step.error, "extra": others, "recorded": thought})
+    thought, no_action = step.about.recorded, step.action is None
+    if thought is None and step.thought != ("" if no_action else step.thought.strip()):  # as chats give it back
+        thought = step.thought
+    facts = {"error": step.error, "extra": others, "recorded": thought, "no_action": no_action}
+    about = step.about.model_copy(update=facts)
     return about.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -421,7 +446,8 @@ def with_metadata(record: Exchanged, known: Metadata | None, place: RecordPlace)
 
 
 def _with_step(step: ExchangedStep, known: StepAbout) -> ExchangedStep:
-    about = known.model_copy(update={"extra": {}, "error": None, "recorded": None})
+    about = known.model_copy(update={"extra": {}, "error": None, "recorded": None, "no_action": False})
     thought = step.thought if known.recorded is None else known.recorded
+    error = known.error if known.no_action else known.error or step.error
     extra = {**known.extra, **step.extra}
-    return replace(step, thought=thought, error=known.error or step.error, about=about, extra=extra)
+    return replace(step, thought=thought, error=error, about=about, extra=extra)

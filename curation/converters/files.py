@@ -88,7 +88,7 @@ class ImportSource:
             raise UsageError(f"`--images`: {images} is no folder.", "Name the folder that pictures are named from.")
         self.path, self.unit, self.stored = path.absolute(), unit, stored
         self.folder = self.path if self.path.is_dir() else self.path.parent
-        self.unread: list[tuple[str, str]] = []
+        self.left_out: list[tuple[str, str]] = []
         """Files below the folder that look like records and are not read, each with the reason."""
         self._images = images.absolute() if images else None
         self._roots = [self._images] if self._images else [self.folder, self.folder / PICTURES]
@@ -98,7 +98,7 @@ class ImportSource:
     def files(self, *suffixes: str) -> list[Path]:
         """Return the named file, or the files with one of these suffixes in a folder and those below it, in order.
 
-        Of each folder those of its `CONTEXT` come first. `unread` then has the other files that look like records.
+        Of each folder those of its `CONTEXT` come first. `left_out` then has the other files that look like records.
 
         Raises:
             UsageError: there is none, or a compressed one.
@@ -110,12 +110,12 @@ class ImportSource:
         require_plain(files, suffixes, self.named)
         self.leave_out(found, f"read are *{', *'.join(suffixes)}")
         if not found:
-            only = f", only {in_short([name for name, _ in self.unread])}" if self.unread else ""
+            only = f", only {in_short([name for name, _ in self.left_out])}" if self.left_out else ""
             raise UsageError(f"{self.path} has no file of the form {form_of(suffixes)}{only}.", "Name the file.")
         return found
 
     def leave_out(self, found: Collection[Path], reads: str, other: Callable[[Path], bool] = lambda file: True) -> None:
-        """Set `unread` to the files below the folder that look like records and are not among those found.
+        """Set `left_out` to the files below the folder that look like records and are not among those found.
 
         Args:
             found: the files that are read.
@@ -124,7 +124,7 @@ class ImportSource:
         """
         rest = set(self._files) - set(found)
         reasons = ((one, left_out(one, reads, self._shows(one))) for one in sorted(rest) if other(one))
-        self.unread = [(self.named(one), why) for one, why in reasons if why]
+        self.left_out = [(self.named(one), why) for one, why in reasons if why]
 
     @cached_property
     def _files(self) -> list[Path]:

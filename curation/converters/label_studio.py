@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from common.text import Storable
-from curation.converters.chat import ChatRow, joined, key_of, record_of
+from curation.converters.chat import ChatRow, joined, key_of, record_of, step_of
 from curation.converters.exchanged import (
     OWN,
     Exchanged,
@@ -28,13 +28,16 @@ from curation.converters.exchanged import (
     Picture,
     RecordPlace,
     RecordRefused,
+    StepAbout,
+    instructed,
     metadata_of,
+    without_action,
 )
 from curation.converters.files import ImportSource, Target, fields_of, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
-from schemas.action import Action, action_of, from_json, numeric, point_of, to_json
+from schemas.action import Action, action_of, numeric, point_of, to_json
 from schemas.problem import named_problem
 
 UNREAD = Picture(b"", 1, 1)
@@ -162,10 +165,13 @@ class LabelStudio(Format):
     def _task(self, record: Exchanged, number: int, target: Target) -> dict[str, Any]:
         step = record.steps[number]
         kept: dict[str, Any] = step.extra.get(self.name, {})
+        held: dict[str, Any] = kept.get("data", {})
         written = step.text if step.action is None else format_action(step.action)
+        if held.get("action") and step_of(parse_reply(held["action"]), step.screen).action == step.action:
+            written = held["action"]
         data: dict[str, Any] = {"image": target.images_at + target.picture(step.screen), "step": number}
         data["instruction"] = record.instruction
-        data |= {"thought": step.thought, "action": written, **kept.get("data", {})}
+        data |= {**held, "thought": step.thought, "action": written}
         data[OWN] = metadata_of(record, self.name, self.unit, step=number)
         version = step.about.policy_version or record.about.policy_version or "recorded"
         prediction = {"model_version": version, "result": _results(step)}
@@ -196,23 +202,21 @@ class LabelStudio(Format):
         about = known.trajectory if known else None
         home = about is not None and source.stored(about.lake, about.trajectory_id)
         screen = UNREAD if home else _screen(data.image, source, place)
-        asked = data.instruction or data.text
-        if not asked:
-            raise RecordRefused(place, "data.instruction", "no instruction")
+        asked = next((one for one in (data.instruction, data.text) if one and one.strip()), "")
+        instructed(asked, place, "data.instruction")
         answers = [one for one in task.annotations if not (one.was_cancelled or one.skipped)]
         own = _recorded(data, screen)
         key, number = key_of(known, place)
         given = answers if known is None else [_of_ours(answer) for answer in answers]
-        decided = [one for answer in given for one in _decided(answer, own, data.action or "", number, place)]
+        meant = [(answer, _meant(answer, own, data.action or "", place)) for answer in given]
+        decided = [one for answer, step in meant for one in _decided(answer, own, step, number, place)]
         if known is None:
-            first = next((one for one in decided if one.action is not None), None)
-            if first is None and own.action is None:
+            first = next((step for _, step in meant if step is not own), own)
+            if first.action is None:
                 _check_answered(answers, place)
-            if first is not None and first.action is not None:
-                own = ExchangedStep(screen, first.thought or own.thought, from_json(first.action))
             kept = task.model_dump(mode="json", exclude_unset=True, exclude={"data": {"image"}})
             fields = {"data": kept.pop("data"), "predictions": kept.pop("predictions", []), "task": kept}
-            step = ExchangedStep(screen, own.thought, own.action, own.text, own.error, extra={self.name: fields})
+            step = replace(first, thought=first.thought or own.thought, extra={self.name: fields})
             return ChatRow(record_of(self.name, asked, [step], None, {}, place), key, number)
         rest = [one for one in (_rest(answer) for answer in answers) if one["result"]]
         if rest:
@@ -267,72 +271,85 @@ def _results(step: ExchangedStep) -> list[dict[str, Any]]:
 def _recorded(data: _Data, screen: Picture) -> ExchangedStep:
     """Return the step of a task before any answer."""
     thought = data.thought or ""
+    if without_action(data.flywheel, 1):
+        return ExchangedStep(screen, thought, text=data.action or "")
     if not data.action:
         return ExchangedStep(screen, thought, error="the action is missing")
-    read = parse_reply(data.action)
-    return ExchangedStep(screen, thought, read.action, "" if read.action else data.action, read.error)
+    step = step_of(parse_reply(data.action), screen)
+    return replace(step, thought=thought if thought.strip() else step.thought or thought)
 
 
 def _decided(
-    answer: _Answer, own: ExchangedStep, written: str, step: int, place: RecordPlace
+    answer: _Answer, own: ExchangedStep, meant: ExchangedStep, step: int, place: RecordPlace
 ) -> Iterator[ImportedReview]:
     """Yield the decisions in one reviewer's answer on a step.
 
     Args:
-        answer: the answer. own, written: the recorded step, and the text of its action.
+        answer: the answer.
+        own, meant: the recorded step, and the answer's (`_meant`).
         step: number of the step in its trajectory.
         place: place of the task.
 
     Raises:
-        RecordRefused: a point is outside of the picture, a text is no action, or a text and a point contradict each
-    other.
+        RecordRefused: a decision has an unknown name.
     """
     person, note = _person(answer), _text(answer.result, "note") or ""
-    thought = _text(answer.result, "thought")
-    action = _action(answer, own, written, own.screen, place)
-    other = action is not None and (own.action is None or _moved(action, own.action))
-    if other or (thought is not None and thought != own.thought and (action or own.action) is not None):
-        meant = action or own.action
-        assert meant is not None
-        yield ImportedReview(step, person, "correct", to_json(meant), own.thought if thought is None else thought, note)
+    if meant.action is not None and meant is not own:
+        yield ImportedReview(step, person, "correct", to_json(meant.action), meant.thought, note)
     words = [word for result in answer.result if result.from_name == "decision" for word in result.value.choices]
     for name in words:
         word = KNOWN.get(name)
         if word is None:
             raise RecordRefused(place, "annotations.result.value.choices", f"{name!r} is none of {', '.join(WORDS)}")
         yield ImportedReview(step if word == "error_step" else None, person, word, None, None, note)
-    if not words and not other and note:
+    if not words and not _moved(meant.action, own.action) and note:
         yield ImportedReview(step, person, "note", None, None, note)
 
 
-def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, place: RecordPlace) -> Action | None:
-    """Return an answer's action, if it differs from the recorded action; None otherwise.
+def _meant(answer: _Answer, own: ExchangedStep, written: str, place: RecordPlace) -> ExchangedStep:
+    """Return the step that an answer gives; `own`, the recorded step, if its action and thought are the same.
 
     An answer begins as a copy of the recorded step, so only differences are the reviewer's: the last different entry of
     the text, and points at another place or with another label.
+
+    Args:
+        answer, own: the answer and the recorded step.
+        written: the text of the recorded step.
+        place: place of the task.
+
+    Raises:
+        RecordRefused: a point is outside of the picture, a text has no action or several, or a text and a point
+            contradict each other.
     """
     texts = [text for text in _texts(answer.result, "action") if text.strip() and text.strip() != written.strip()]
-    read = [_read(text, place) for text in texts]
-    typed = next((one for one in reversed(read) if own.action is None or _moved(one, own.action)), None)
+    read = [_read(text, own.screen, place) for text in texts]
+    typed = next((one for one in reversed(read) if _moved(one.action, own.action)), None)
+    action, about = (own.action, own.about) if typed is None else (typed.action, typed.about)
     recorded = _marks_of(own.action)
-    marks = [one for one in _marks(answer, screen, place) if not any(_near(one, other) for other in recorded)]
-    if not marks:
-        return typed
+    marks = [one for one in _marks(answer, own.screen, place) if not any(_near(one, other) for other in recorded)]
     for ends in (False, True):
         if sum((label == END) == ends for label, _, _ in marks) > 1:
             raise RecordRefused(place, "annotations.result.value", "several new points, of which an action has one")
-    shown = _pointed(marks, typed or own.action, place)
-    if typed is not None and _moved(shown, typed):
-        problem = f"the text has {format_action(typed)}, the point {format_action(shown)}"
-        raise RecordRefused(place, "annotations.result.value", problem)
-    return shown
+    if marks:
+        shown = _pointed(marks, action, place)
+        if typed is not None and typed.action is not None and _moved(shown, typed.action):
+            problem = f"the text has {format_action(typed.action)}, the point {format_action(shown)}"
+            raise RecordRefused(place, "annotations.result.value", problem)
+        action, about = shown, StepAbout() if typed is None else about
+    given = _text(answer.result, "thought")
+    thought = own.thought if given is None else given
+    if thought == own.thought or not thought.strip():
+        thought = next((one.thought for one in reversed(read) if one.thought), thought)
+    if action is None or (thought == own.thought and not _moved(action, own.action)):
+        return own
+    return replace(own, thought=thought, action=action, text="", error=None, about=about)
 
 
-def _read(text: str, place: RecordPlace) -> Action:
-    read = parse_reply(text)
-    if read.action is None:
-        raise RecordRefused(place, "annotations.result.value.text", f"{read.error}")
-    return read.action
+def _read(text: str, screen: Picture, place: RecordPlace) -> ExchangedStep:
+    step = step_of(parse_reply(text), screen)
+    if step.action is None:
+        raise RecordRefused(place, "annotations.result.value.text", f"{step.error}; answer with one action")
+    return step
 
 
 def _marks_of(action: Action | None) -> list[Mark]:
@@ -407,8 +424,10 @@ def _pointed(marks: Sequence[Mark], action: Action | None, place: RecordPlace) -
         raise RecordRefused(place, "annotations.result", named_problem(error)) from error
 
 
-def _moved(one: Action, other: Action) -> bool:
+def _moved(one: Action | None, other: Action | None) -> bool:
     """Whether two actions differ by more than the rounding of their text."""
+    if one is None or other is None:
+        return one is not other
     ours, theirs = one.model_dump(), other.model_dump()
     if ours.keys() != theirs.keys():
         return True

@@ -30,7 +30,9 @@ from curation.converters.exchanged import (
     Picture,
     RecordPlace,
     RecordRefused,
+    instructed,
     metadata_of,
+    without_action,
 )
 from curation.converters.files import ImportSource, Target, model_of
 from curation.converters.format import Format, Read
@@ -113,9 +115,11 @@ class LeRobot(Format):
         if MIXED in sets:
             self.notes.append("screens that change their size are read with batch_size=1")
 
-    def frame(self, record: Exchanged, at: int, task: int, episode: int, before: int) -> dict[str, Any]:
-        """Return a step as a row; the trajectory's tokens must be broken already (`for_trainers`)."""
-        step, last = record.steps[at], at == len(record.steps) - 1
+    def frame(
+        self, record: Exchanged, shown: Exchanged, at: int, task: int, episode: int, before: int
+    ) -> dict[str, Any]:
+        """Return a step as a row; `shown` is the trajectory without tokens (`for_trainers`)."""
+        step, last = shown.steps[at], at == len(record.steps) - 1
         reward = record.about.reward if record.about.reward is not None else float(bool(record.success))
         counts = dict(zip(_COUNTS, (at, episode, before + at, task), strict=True))
         return {
@@ -170,15 +174,15 @@ class LeRobot(Format):
         screen = picture_in(cell, source, place, key)
         if frame.task_index not in tasks:
             raise RecordRefused(place, "task_index", f"meta/tasks.parquet has no task {frame.task_index}")
-        step = _step(frame, screen)
-        known = frame.flywheel
+        instruction = instructed(tasks[frame.task_index], place, "task_index")
+        step, known = _step(frame, screen), frame.flywheel
         others = {name: one for name, one in (frame.model_extra or {}).items() if name not in {key, *SCHEMA.names}}
         if others:
             step = replace(step, extra={self.name: _plain(others)})
         foreign = (f"{place.file}:{frame.episode_index}", frame.frame_index)
         named = known is not None and known.trajectory.trajectory_id
         own, number = key_of(known, place) if named else foreign
-        return ChatRow(record_of(self.name, tasks[frame.task_index], [step], known, {}, place), own, number)
+        return ChatRow(record_of(self.name, instruction, [step], known, {}, place), own, number)
 
 
 def _size(record: Exchanged) -> str:
@@ -225,6 +229,8 @@ def _whole(
 
 def _step(frame: _Frame, screen: Picture) -> ExchangedStep:
     thought = frame.thought or ""
+    if without_action(frame.flywheel, 1):
+        return ExchangedStep(screen, thought, text=frame.action_json)
     try:
         return ExchangedStep(screen, thought, from_json(frame.action_json))
     except ValidationError as error:
@@ -344,9 +350,9 @@ class _DataSet:
 
     def write(self, record: Exchanged) -> None:
         """Write an episode."""
-        record = for_trainers(record)
-        task, frames = self._tasks.setdefault(record.instruction, len(self._tasks)), self._frames
-        rows = [self._form.frame(record, at, task, self._episodes, frames) for at in range(len(record.steps))]
+        shown, frames = for_trainers(record), self._frames
+        task = self._tasks.setdefault(shown.instruction, len(self._tasks))
+        rows = [self._form.frame(record, shown, at, task, self._episodes, frames) for at in range(len(record.steps))]
         first = record.steps[0].screen
         self._shape = self._shape if self._episodes else (first.height, first.width)
         for row, step in zip(rows, record.steps, strict=True):
@@ -355,7 +361,7 @@ class _DataSet:
         ends = {"dataset_from_index": frames, "dataset_to_index": frames + len(rows)}
         places = {"data/chunk_index": chunk, "data/file_index": number}
         own = {"meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0}
-        episode = {"episode_index": self._episodes, "tasks": [record.instruction], "length": len(rows)}
+        episode = {"episode_index": self._episodes, "tasks": [shown.instruction], "length": len(rows)}
         self._listed.write_table(pa.Table.from_pylist([{**episode, **places, **ends, **own}], schema=EPISODES))
         self._frames, self._episodes = frames + len(rows), self._episodes + 1
 

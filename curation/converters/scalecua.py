@@ -27,7 +27,9 @@ from curation.converters.exchanged import (
     RecordPlace,
     RecordRefused,
     StepAbout,
+    instructed,
     metadata_of,
+    without_action,
 )
 from curation.converters.files import ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
@@ -142,16 +144,19 @@ class ScaleCua(Format):
         if begin < 0 or previous is None:
             raise RecordRefused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
         instruction = human[begin + len(_TASK) : previous.start()]
-        if known is not None and human.startswith(ASK):  # this module wrote it
+        ours = known is not None and human.startswith(ASK)  # written by this module
+        if ours:
             instruction = _BROKEN_HEADING.sub(r"\1", instruction)
-        instruction = instruction.strip()
+        instruction = instructed(instruction.strip(), place, "conversations.0.value")
         screen = source.picture(name, place, "image")
         thought, operation, code = _parts(answer)
-        thought, code = thought.removesuffix("\n"), code.rstrip("\n")
+        thought, code = thought.removesuffix("\n"), code.removesuffix("\n") if ours else code.rstrip("\n")
         if known is not None:
             thought = _tagged(thought)
         action, error = None, None
         try:
+            if without_action(known, 1):
+                raise NoAction
             action, _ = read_code(code, lambda x, y: fraction_of(x, y, unit, screen.width, screen.height))
         except NoAction as unmapped:
             error = str(unmapped)
@@ -159,10 +164,11 @@ class ScaleCua(Format):
             raise RecordRefused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside
         kept: dict[str, Any] = {}
         gives_up = isinstance(action, CallUser) and write_code(action, "scalecua") != code
-        if operation != code or _is_answer(action, code) or gives_up:  # the record's own words
+        written = _tagged(operation) if ours else operation
+        if written != code or _is_answer(action, code) or gives_up:  # the record's own words
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
-        text = "" if action else code or answer
+        text = "" if action else code if ours else code or answer
         replies = [one.who == "gpt" for one in row.conversations]
         masks = masks_of(row.model_extra or {}, replies, place, "turn", labelled=1)
         off = any(masked for reply, masked in zip(replies, masks, strict=True) if reply)

@@ -90,13 +90,13 @@ def form_of(suffixes: Sequence[str]) -> str:
     return " or ".join(", ".join(f"*{one}" for one in suffixes).rsplit(", ", 1))
 
 
-def notes_of(unread: Sequence[tuple[str, str]]) -> list[str]:
+def notes_of(left_out: Sequence[tuple[str, str]]) -> list[str]:
     """Return a sentence for each reason why files are not read.
 
     Args:
-        unread: name and reason of each file.
+        left_out: name and reason of each file.
     """
-    found = groupby(sorted(unread, key=lambda one: one[1]), key=lambda one: one[1])
+    found = groupby(sorted(left_out, key=lambda one: one[1]), key=lambda one: one[1])
     return [f"Not read: {in_short([name for name, _ in files])} ({reason})." for reason, files in found]
 
 

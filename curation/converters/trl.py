@@ -163,7 +163,7 @@ class Trl(Format):
 
         names = [name_of(cell.value) or "" for cell in cells]
         messages = [one.message for one in chat]
-        instruction, steps = steps_of(turns_of(messages, names, read, place), unit, place)
+        instruction, steps = steps_of(turns_of(messages, names, read, place), unit, place, row.flywheel)
         kept: dict[str, Any] = {}
         if row.flywheel is None:
             for part in (part for one in _every(row) for part in _dicts(one.content)):

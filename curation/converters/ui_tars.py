@@ -35,7 +35,16 @@ from curation.converters.chat import (
     thought_of,
     turns_of,
 )
-from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
+from curation.converters.exchanged import (
+    OWN,
+    Exchanged,
+    Metadata,
+    Picture,
+    RecordPlace,
+    RecordRefused,
+    instructed,
+    metadata_of,
+)
 from curation.converters.files import ImportSource, Target, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
@@ -134,13 +143,14 @@ class UiTars(Format):
         def read(number: int) -> Picture:
             return source.picture(row.images[number], place, f"images.{number}")
 
-        prompt, steps = steps_of(turns_of(messages, row.images, read, place), unit, place)
+        prompt, steps = steps_of(turns_of(messages, row.images, read, place), unit, place, known)
         kept: dict[str, Any] = {}
         if known is None or known.step is None:
             kept = {"messages": [one.model_dump(exclude_none=True) for one in row.messages], "unit": unit}
             kept |= row.model_extra or {}
         key, step = key_of(known, place)
-        instruction = prompt.split(HEADING, 1)[-1].strip() if kept else prompt.split(HEADING, 1)[-1]
+        asked = prompt.split(HEADING, 1)[-1]
+        instruction = instructed(asked.strip() if kept else asked, place, "messages")
         copied = known is not None and known.copied
         return ChatRow(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 

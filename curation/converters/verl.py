@@ -175,7 +175,7 @@ class Verl(Format):
         turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place)
         off = masks_of(row.model_extra or {}, [one.role == "assistant" for one in turns] + [True], place, labelled=1)
         reply = ChatTurn("assistant", row.reward_model.ground_truth, masked=off[-1], field="reward_model.ground_truth")
-        instruction, steps = steps_of([*turns, reply], unit, place)
+        instruction, steps = steps_of([*turns, reply], unit, place, known)
         kept: dict[str, Any] = {}
         if known is None:
             kept = {"row": row.model_dump(mode="json", exclude={"images"}, exclude_unset=True), "unit": unit}

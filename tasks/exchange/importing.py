@@ -81,7 +81,7 @@ class CheckedImport(BaseModel):
 
     name: str
     """`import:FORMAT:DIGEST`."""
-    unread: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
     """Files below its folder that look like records and are not read, each with the reason."""
 
 
@@ -164,7 +164,7 @@ def check_import(config: Config, request: Request) -> CheckedImport:
     if empty:
         problem = f"{request.path} holds no record.{_format_of(_formats_of(request))}"
         raise UsageError(problem, "Name a file of this format, or its folder.")
-    return CheckedImport(name=f"import:{form.name}:{whole.hexdigest()[:16]}", unread=tuple(source.unread))
+    return CheckedImport(name=f"import:{form.name}:{whole.hexdigest()[:16]}", left_out=tuple(source.left_out))
 
 
 @flow_task("find-new")

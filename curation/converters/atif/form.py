@@ -26,6 +26,7 @@ from curation.converters.exchanged import (
     Picture,
     RecordPlace,
     RecordRefused,
+    instructed,
     metadata_of,
     with_metadata,
 )
@@ -88,8 +89,7 @@ class Atif(Format):
         reading = DocumentReader(document.agent.name, unit, place, pictures)
         for number, step in enumerate(document.steps):
             reading.take(step, f"steps.{number}")
-        if not reading.asked:
-            raise RecordRefused(place, "steps", "no step of the user holds the instruction")
+        instructed(reading.asked, place, "steps")
         steps, after = reading.ended()
         kept: dict[str, Any] = {}
         success, about = None, About()
@@ -195,7 +195,7 @@ def _renamed(document: Document, pictures: DocumentPictures, first: Picture | No
                 picture = pictures.of(part.source.path, f"steps.{number}.{name}")
                 part.source = part.source.model_copy(update={"path": f"{SHOWN}{picture.sha256}.png", **PNG})
     if first is not None:
-        asked = next(step for step in copy.steps if step.source == "user" and text_of(step.message))
+        asked = next(step for step in copy.steps if step.source == "user" and text_of(step.message).strip())
         parts = [ContentPart(type="text", text=asked.message)] if isinstance(asked.message, str) else asked.message
         source = ImageSource.model_validate({**PNG, "path": f"{SHOWN}{first.sha256}.png"})
         asked.message = [*parts, ContentPart(type="image", source=source)]

@@ -119,7 +119,7 @@ class DocumentReader:
         shown = self.pictures.screens_of(step, where)
         if step.source == "agent":
             self._act(step, dict(shown), where)
-        elif step.source == "user" and not self.asked:
+        elif step.source == "user" and not self.asked.strip():
             asked = text_of(step.message)
             prompt = _PROMPT.match(asked) if self.agent == COMPUTER_1 else None
             self.asked = prompt[1] if prompt else asked

@@ -430,7 +430,7 @@ def test_a_document_without_screens_is_refused_by_that_and_not_by_a_unit(tmp_pat
     texts = {**document(), "steps": [asked, shell]}
     assert refused(FORM, saved(tmp_path / "a", texts)).endswith("steps: a trajectory without screenshots")
     nothing = {**document(), "steps": []}
-    assert refused(FORM, saved(tmp_path / "b", nothing)).endswith("steps: no step of the user holds the instruction")
+    assert refused(FORM, saved(tmp_path / "b", nothing)).endswith("steps: no instruction: write the task in words")
 
 
 def test_calls_named_as_actions_ask_for_the_units_of_others(tmp_path: Path) -> None:

@@ -49,14 +49,14 @@ def found(form: Format, folder: Path, **of: Any) -> tuple[list[str], dict[str, s
     """The names of a folder's records, and the files that were left out, with the reasons."""
     source = ImportSource(folder, **of)
     every = [one for _, one in form.read(source)]
-    return [one.name for one in every if not isinstance(one, RecordRefused)], dict(source.unread)
+    return [one.name for one in every if not isinstance(one, RecordRefused)], dict(source.left_out)
 
 
 def test_records_below_a_folder_are_read_in_order_and_json_lines_by_both_suffixes(data: Put, tmp_path: Path) -> None:
     for name in ("more/deep/z.jsonl", "more/e.ndjson", "d.jsonl", "D2.JSONL", "also/f.jsonl"):
         data(name, line(name))
-    names, unread = found(AgentNet(), tmp_path / "data")
-    assert names == ["D2.JSONL", "d.jsonl", "also/f.jsonl", "more/e.ndjson", "more/deep/z.jsonl"] and not unread
+    names, left_out = found(AgentNet(), tmp_path / "data")
+    assert names == ["D2.JSONL", "d.jsonl", "also/f.jsonl", "more/e.ndjson", "more/deep/z.jsonl"] and not left_out
 
 
 def test_a_record_s_picture_is_that_of_its_own_folder_before_that_of_the_import(data: Put, tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_a_file_that_looks_like_records_and_is_not_read_is_named_with_the_reason
     for other in ("shots/b.png", name):
         data(other, b"x")
     data("shots/a.png", picture(1).png)
-    names, unread = found(FORMATS.class_of(form)(), tmp_path / "data", images=tmp_path / "data" / "shots")
-    assert names == ["one"] and list(unread) == ([name] if why else []) and why in unread.get(name, "")
+    names, left_out = found(FORMATS.class_of(form)(), tmp_path / "data", images=tmp_path / "data" / "shots")
+    assert names == ["one"] and list(left_out) == ([name] if why else []) and why in left_out.get(name, "")
 
 
 def test_links_to_folders_are_not_followed_and_named(data: Put, tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_links_to_folders_are_not_followed_and_named(data: Put, tmp_path: Path) 
         (tmp_path / "data" / name).symlink_to(tmp_path / "other", target_is_directory=True)
     (tmp_path / "data" / "gone.jsonl").symlink_to(tmp_path / "nowhere")
     (tmp_path / "data" / "e.jsonl").symlink_to(tmp_path / "other/e.jsonl")
-    names, unread = found(AgentNet(), tmp_path / "data")
+    names, left_out = found(AgentNet(), tmp_path / "data")
     assert names == ["one", "two"]
-    assert unread == {"gone.jsonl": "a broken link", "linked": "links to folders are not followed"}
+    assert left_out == {"gone.jsonl": "a broken link", "linked": "links to folders are not followed"}
 
 
 @pytest.mark.parametrize("name", ["e.jsonl.gz", "more/e.jsonl.zst", "e.NDJSON.XZ"])
@@ -153,8 +153,8 @@ def test_an_export_leaves_no_file_out_and_is_read_below_another_folder(name: str
     for number in (1, 2):
         written(form, [record(number)], tmp_path / "all" / f"of{number}")
     for folder, count in (("all/of1", 1), ("all", 2)):
-        names, unread = found(form, tmp_path / folder)
-        assert len(names) == count and not unread
+        names, left_out = found(form, tmp_path / folder)
+        assert len(names) == count and not left_out
 
 
 def test_formats_that_search_by_themselves_name_what_they_leave_out(tmp_path: Path) -> None:
@@ -167,11 +167,11 @@ def test_formats_that_search_by_themselves_name_what_they_leave_out(tmp_path: Pa
     document = next((tmp_path / "atif/trajectories").iterdir())
     (tmp_path / "atif/more/other.json").write_bytes(document.read_bytes())
     (tmp_path / "atif/more/result.json").write_text("{}")
-    unread = found(FORMATS.class_of("atif")(), tmp_path / "atif")[1]
-    assert list(unread) == ["d.jsonl", "more/e.parquet", "more/other.json"]
+    left_out = found(FORMATS.class_of("atif")(), tmp_path / "atif")[1]
+    assert list(left_out) == ["d.jsonl", "more/e.parquet", "more/other.json"]
 
 
 def test_notes_name_the_first_files_of_each_reason(sentence: Sentences) -> None:
-    unread = [*((f"f{number}.csv", "read are *.jsonl") for number in range(5)), ("more", "links are not followed")]
-    sentence("\n".join(notes_of(unread)))
+    left_out = [*((f"f{number}.csv", "read are *.jsonl") for number in range(5)), ("more", "links are not followed")]
+    sentence("\n".join(notes_of(left_out)))
     assert notes_of([]) == []

@@ -40,8 +40,8 @@ def screen(number: int) -> Picture:
     return picture_of(drawn.getvalue(), RecordPlace(""), "images")
 
 
-def imported(tmp_path: Path, name: str, row: dict[str, Any]) -> Run:
-    """A lake with this row, as a demonstration, filtered by the gates that look at actions."""
+def imported(tmp_path: Path, name: str, data: dict[str, Any] | Path) -> Run:
+    """A lake with this row or export, as a demonstration, filtered by the gates that look at actions."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     for number in range(6):
@@ -52,7 +52,10 @@ def imported(tmp_path: Path, name: str, row: dict[str, Any]) -> Run:
     suite = {"tasks": ["click-one"]}
     config = config_of({"lake": lake, "environments": {"fake": {}}, "suite": suite, "filter": gates})
     run = Run(config, Lake.open(config.lake), "run")
-    more(run, folder, ITERATION, [row], name)
+    if isinstance(data, Path):
+        decided_on(run, ITERATION, Request(format=name, path=data, demonstrations=True))
+    else:
+        more(run, folder, ITERATION, [data], name)
     return run
 
 
@@ -60,8 +63,12 @@ def more(run: Run, folder: Path, iteration: int, rows: list[dict[str, Any]], nam
     """What the filter decides on further rows."""
     file = folder / ("theirs.json" if name == "atif" else "theirs.jsonl")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = Request(format=name, path=folder, unit="thousandths", demonstrations=True)
-    _import_records(run, iteration, asked, f"import:{name}:{iteration % 100:016x}")
+    return decided_on(run, iteration, Request(format=name, path=folder, unit="thousandths", demonstrations=True))
+
+
+def decided_on(run: Run, iteration: int, asked: Request) -> list[Verdict]:
+    """What the filter decides on an import."""
+    _import_records(run, iteration, asked, f"import:{asked.format}:{iteration % 100:016x}")
     decided, _ = decide(run.config, run.lake, iteration)
     run.lake.append("verdicts", decided)
     return list(decided)
@@ -169,6 +176,19 @@ def test_words_behind_an_end_change_neither_the_decision_nor_the_termination(tmp
     )
     (trajectory,) = run.lake.rows(Trajectory, {"iteration": ITERATION})
     assert taught(run) == ("sft", [0, 1]) and trajectory.termination == "finished"
+
+
+@pytest.mark.parametrize("name", FORMATS.names)
+def test_an_export_of_a_masked_text_with_calls_teaches_the_same_steps(tmp_path: Path, name: str) -> None:
+    calls = "Action: click(start_box='(1,2)')\nclick(start_box='(3,4)')"
+    two = {"role": "assistant", "content": calls, "loss_mask": 0}
+    row = {"messages": [ASKED, SCREEN, two, SCREEN, FIRST], "images": ["0.png", "1.png"]}
+    run = imported(tmp_path, "trl", row)
+    assert taught(run) == ("sft", [1])
+    out = tmp_path / "out"
+    export_trajectories(run.config, run.lake, FORMATS.class_of(name)(), out, (ITERATION, -1), "sft")
+    (tmp_path / "there").mkdir()
+    assert taught(imported(tmp_path / "there", name, out)) == ("sft", [1])
 
 
 @pytest.mark.parametrize("known", [None, {"unit": "thousandths"}, {"unit": "thousandths", "trajectory": {}}])

@@ -122,11 +122,11 @@ def test_a_check_names_the_files_that_the_import_leaves_out(tmp_path: Path) -> N
     folder = written(FORMATS.class_of("agentnet")(), [Exchanged("t", "Go.", (step,), True)], tmp_path / "out")
     config, request = make_place(tmp_path).config, Request(format="agentnet", path=folder)
     whole = check_import.fn(config, request)
-    assert whole.name.startswith("import:agentnet:") and whole.unread == ()
+    assert whole.name.startswith("import:agentnet:") and whole.left_out == ()
     (folder / "more").mkdir()
     (folder / "more/e.parquet").write_bytes(b"PAR1")
     more = check_import.fn(config, request)
-    assert (more.name, [file for file, _ in more.unread]) == (whole.name, ["more/e.parquet"])
+    assert (more.name, [file for file, _ in more.left_out]) == (whole.name, ["more/e.parquet"])
 
 
 def test_a_folder_of_another_format_is_named_where_it_has_no_file_of_this_one(

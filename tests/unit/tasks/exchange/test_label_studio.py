@@ -23,7 +23,7 @@ from tasks.exchange.importing import (  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
 from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import make_place
-from tests.unit.curation.converters.records import numbered, picture, written
+from tests.unit.curation.converters.records import numbered, picture, taken, written
 
 Result = dict[str, Any]
 CLICK, SCROLL = {"type": "click", "x": 0.4881, "y": 0.25}, {"type": "scroll", "x": 0.5, "y": 0.5, "direction": "down"}
@@ -59,6 +59,17 @@ def answered(
     task["annotations"] = [{"id": 1, "completed_by": 1, "result": [*changes, *copied, *added]}]
     file.write_text(json.dumps([task]))
     ((_, read),) = form.read(ImportSource(file))
+    return read
+
+
+def of_others(folder: Path, *answers: list[Result], **data: str) -> Exchanged | RecordRefused:
+    """A task of another tool, with an answer of each of these results."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "0.png").write_bytes(picture(0).png)
+    task = {"data": {"image": "0.png", "instruction": "Go.", **data}}
+    annotations = [{"id": at, "completed_by": 1, "result": results} for at, results in enumerate(answers)]
+    (folder / "theirs.json").write_text(json.dumps([{**task, "annotations": annotations}]))
+    ((_, read),) = FORMATS.class_of("label-studio")().read(ImportSource(folder / "theirs.json"))
     return read
 
 
@@ -115,6 +126,100 @@ def test_a_text_and_a_point_that_contradict_each_other_are_refused_by_field(tmp_
     assert isinstance(read, RecordRefused) and read.field == "annotations.result.value" and "(100,100)" in read.problem
     read = answered(tmp_path / "two", point(90, 90), added=(point(10, 10),))
     assert isinstance(read, RecordRefused) and "several new points" in read.problem
+
+
+@pytest.mark.parametrize("answer", [False, True])
+@pytest.mark.parametrize(
+    ("text", "meant", "thought", "unused"),
+    [
+        ("type(content='a')\nhotkey(key='enter')", {"type": "type", "content": "a\n"}, "", ""),
+        ("type(content='a')\nhotkey(key='return')", {"type": "type", "content": "a\n"}, "", ""),
+        ("type(content='a', press_enter=True)", {"type": "type", "content": "a\n"}, "", ""),
+        ("wait(time=5)", {"type": "wait"}, "", "time=5"),
+        ("Thought: It loads.\nAction: wait(time=5)", {"type": "wait"}, "It loads.", "time=5"),
+    ],
+)
+def test_a_text_is_read_as_the_reply_of_a_chat_is(
+    tmp_path: Path, answer: bool, text: str, meant: Result, thought: str, unused: str
+) -> None:
+    for name, own in (("none", ""), ("own", "I look.")):
+        action = "click(start_box='(1,2)')" if answer else text
+        answers = [[area("action", text)]] if answer else []
+        read = of_others(tmp_path / name, *answers, action=action, thought=own)
+        assert isinstance(read, Exchanged)
+        (step,) = read.steps
+        assert (step.action, step.about.unused, step.text, step.error) == (action_of(meant), unused, "", None)
+        assert step.thought == ((thought or own) if answer else (own or thought))
+
+
+SEVERAL = [
+    "click(start_box='(100,200)')\ntype(content='a')",
+    "click(start_box='(100,200)')\nhotkey(key='enter')",
+    "type(content='a', point='<point>1 2</point>')",
+    "type(content='x', press_enter=True, delete_existing_text=True)",
+    "wait()\nwait()",
+]
+
+
+@pytest.mark.parametrize("text", SEVERAL)
+def test_several_actions_are_no_step_and_no_answer(tmp_path: Path, text: str, sentence: Sentences) -> None:
+    read = of_others(tmp_path / "task", action=text)
+    assert isinstance(read, Exchanged)
+    assert (read.steps[0].action, read.steps[0].text) == (None, text)
+    assert read.steps[0].error == "2 actions in one reply"
+    for refused in (
+        of_others(tmp_path / "theirs", [area("action", text)], action="wait()"),
+        answered(tmp_path / "ours", area("action", text)),
+    ):
+        assert isinstance(refused, RecordRefused) and refused.place.line == 1
+        assert refused.field == "annotations.result.value.text"
+        sentence(refused.problem)
+
+
+def test_a_thought_in_an_answers_text_is_the_answers(tmp_path: Path) -> None:
+    read = answered(tmp_path / "out", area("action", "Thought: It loads.\nAction: wait()"))
+    assert isinstance(read, Exchanged)
+    (review,) = read.decided
+    assert (json.loads(review.action or ""), review.thought) == ({"type": "wait"}, "It loads.")
+    said = [area("action", "Thought: It loads.\nAction: wait()"), area("thought", "I wait.")]
+    read = answered(tmp_path / "both", *said)
+    assert isinstance(read, Exchanged) and read.decided[0].thought == "I wait."
+
+
+BOX = {"x": 0, "y": 0, "width": 2, "height": 4, "rectanglelabels": ["Button"]}
+CLICKED = [
+    [point(1, 2)],
+    [{**point(1, 2), "from_name": "kp"}],
+    [{"type": "rectanglelabels", "from_name": "boxes", "value": BOX}],
+    [area("action", "click(start_box='(10,20)')")],
+]
+
+
+@pytest.mark.parametrize("answer", CLICKED)
+@pytest.mark.parametrize("name", ["label-studio", "trl"])
+def test_the_answer_to_a_task_of_others_stays_its_action_in_an_export(
+    tmp_path: Path, name: str, answer: list[Result]
+) -> None:
+    form = FORMATS.class_of(name)()
+    before = "click(start_box='(500,300)')"
+    read = of_others(tmp_path / "theirs", answer, action=before, thought="I look.", other="kept")
+    assert isinstance(read, Exchanged) and read.steps[0].action == action_of({"type": "click", "x": 0.01, "y": 0.02})
+    (again,) = taken(form, written(form, numbered([read]), tmp_path / "out"))
+    assert again.steps[0].action == read.steps[0].action and again.steps[0].thought == "I look." and not again.decided
+
+
+def test_the_text_of_a_task_of_others_is_exported_as_it_came(tmp_path: Path) -> None:
+    text = "Thought: I wait.\nAction: wait(time=5)"
+    read = of_others(tmp_path / "theirs", action=text, other="kept")
+    assert isinstance(read, Exchanged)
+    form = FORMATS.class_of("label-studio")()
+    folder = written(form, numbered([read]), tmp_path / "out")
+    (task,) = json.loads((folder / "tasks.json").read_text())
+    assert (task["data"]["action"], task["data"]["other"]) == (text, "kept")
+    (again,) = taken(form, folder)
+    assert [(one.action, one.thought, one.about.unused) for one in again.steps] == [
+        (one.action, one.thought, one.about.unused) for one in read.steps
+    ]
 
 
 def test_only_the_control_of_decisions_decides_and_what_others_hold_is_kept(
