@@ -26,7 +26,7 @@ from curation.converters.files import ImportSource
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction
 from models.families.code.program import OutOfScreen, Point
-from schemas.action import TYPES, Action, Finished, Hotkey, Press, Release, action_of, numeric
+from schemas.action import TYPES, Action, CallUser, Finished, Hotkey, Press, Release, action_of, numeric
 from schemas.keyboard import chord, single
 from schemas.problem import named_problem
 
@@ -83,6 +83,10 @@ class DocumentPictures:
         return found
 
 
+End = Finished | CallUser
+"""Actions that end a trajectory: with an answer, or with a declared failure."""
+
+
 @dataclass(slots=True)
 class DocumentReader:
     """Parses a document's steps in order."""
@@ -136,7 +140,7 @@ class DocumentReader:
     def _settle_end(self) -> None:
         """Make the last call that ends the only end, or a final message where no call ends with an answer."""
         last, final = self._end_at(self.act), self.steps[-1]
-        if self.final and not (last and last.content):
+        if self.final and not _is_settled(last):
             self._make_context(self.final[:-1])
             self.act = len(self.steps) - 1
             self.steps[-1] = replace(final, action=Finished(content=final.text), text="", error=None)
@@ -144,13 +148,13 @@ class DocumentReader:
             self._make_context(range(self.act + 1, len(self.steps)))
         for at in range(self.act):
             if end := self._end_at(at):
-                self.steps[at] = _without_end(self.steps[at], end.content)
+                self.steps[at] = _without_end(self.steps[at], end)
                 self._make_context([at])
 
-    def _end_at(self, number: int) -> Finished | None:
+    def _end_at(self, number: int) -> End | None:
         """Return the end that a step is; None for another step or none."""
         action = self.steps[number].action if 0 <= number < len(self.steps) else None
-        return action if isinstance(action, Finished) else None
+        return action if isinstance(action, End) else None
 
     def _make_context(self, numbers: Iterable[int]) -> None:
         for at in numbers:
@@ -217,12 +221,12 @@ class DocumentReader:
             begun: number of steps before that list.
         """
         end, same = step.action, self._end_at(len(self.steps) - 1)
-        if isinstance(end, Finished) and same and len(self.steps) > begun:
-            self.steps[-1] = replace(self.steps[-1], action=same if same.content else end)
+        if isinstance(end, End) and same and len(self.steps) > begun:
+            self.steps[-1] = replace(self.steps[-1], action=same if _is_settled(same) else end)
             return
         self._add(step, of)
         self.act = len(self.steps) - 1
-        self.acted = self.acted or not isinstance(end, Finished)
+        self.acted = self.acted or not isinstance(end, End)
 
     def _native(self, call: ToolCall) -> bool:
         return self.agent == COMPUTER_1 and call.function_name in NATIVE
@@ -304,8 +308,14 @@ class DocumentReader:
         return fraction
 
 
-def _without_end(step: ExchangedStep, answer: str) -> ExchangedStep:
+def _is_settled(end: End | None) -> bool:
+    """Whether an end has an answer or declares a failure, so that later messages and ends of its step change nothing."""
+    return isinstance(end, CallUser) or (end is not None and bool(end.content))
+
+
+def _without_end(step: ExchangedStep, end: End) -> ExchangedStep:
     """Return a step that ended as text: its answer, or else its thought."""
+    answer = end.content if isinstance(end, Finished) else ""
     thought, text = (step.thought, answer) if answer else ("", step.thought)
     return replace(step, thought=thought, action=None, text=text, error="no end: the agent went on after it")
 

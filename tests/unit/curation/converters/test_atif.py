@@ -545,8 +545,8 @@ def shown(calls: list[dict[str, Any]], pictures: dict[str, int], **more: Any) ->
         ([DONE, MARKED], {"a": 1, "b": 2}, ["42"]),
         ([DONE, LOOKED, MARKED], {"a": 1, "c": 2, "b": 3}, ["42"]),
         ([call("mark_task_complete", "b"), DONE], {"b": 1}, ["42"]),
-        ([STOPPED, call("mark_task_complete", "b")], {"d": 1}, ["failure"]),
-        ([STOPPED, DONE, MARKED], {"d": 1, "a": 2}, ["failure"]),
+        ([STOPPED, call("mark_task_complete", "b")], {"d": 1}, [CallUser()]),
+        ([STOPPED, DONE, MARKED], {"d": 1, "a": 2}, [CallUser()]),
         ([CLICK, DONE, MARKED], {"e": 1, "a": 2}, [None, "42"]),
     ],
 )
@@ -554,7 +554,10 @@ def test_calls_of_one_step_that_end_are_one_end_on_the_screen_before_them(
     tmp_path: Path, calls: list[dict[str, Any]], pictures: dict[str, int], wanted: list[str | None]
 ) -> None:
     record = read(tmp_path, shown(calls, pictures, message="So."), name="computer-1")
-    assert [one.content if isinstance(one, Finished) else None for one in actions(record)] == wanted
+    found = actions(record)
+    assert [
+        one.content if isinstance(one, Finished) else one if isinstance(one, CallUser) else None for one in found
+    ] == wanted
     assert [step.screen for step in record.steps] == [picture(number) for number in range(len(wanted))]
     assert [step.thought for step in record.steps] == ["So.", ""][: len(wanted)] and all(targets(record))
     assert record.after == (picture(max(pictures.values())) if pictures else None)
@@ -770,14 +773,14 @@ def test_of_messages_at_the_end_the_last_is_the_end_and_the_others_are_context(t
     [
         (call("mark_task_complete"), [(None, False), ("It is 5.", True)]),
         (call("mark_task_complete", result="5"), [("5", True), (None, False)]),
-        (call("computer", type="terminate", status="failure"), [("failure", True), (None, False)]),
+        (call("computer", type="terminate", status="failure"), [(CallUser(), True), (None, False)]),
     ],
 )
 def test_a_message_behind_a_call_that_ends_is_the_answer_where_the_call_has_none(
     tmp_path: Path, ending: dict[str, Any], wanted: list[tuple[str | None, bool]]
 ) -> None:
     record = read(tmp_path, agent(ending), agent(message="It is 5."))
-    found = [one.content if isinstance(one, Finished) else None for one in actions(record)]
+    found = [one.content if isinstance(one, Finished) else one for one in actions(record)]
     assert list(zip(found, targets(record), strict=True)) == wanted
 
 
