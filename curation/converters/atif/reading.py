@@ -309,7 +309,7 @@ class DocumentReader:
 
 
 def _is_settled(end: End | None) -> bool:
-    """Whether an end has an answer or declares a failure, so that later messages and ends of its step change nothing."""
+    """Whether an end has an answer or declares a failure; later messages and ends of its step then change nothing."""
     return isinstance(end, CallUser) or (end is not None and bool(end.content))
 
 
