@@ -107,7 +107,9 @@ def calls_of(message: Mapping[str, Any]) -> list[str]:
     listed = _unwritten(message.get("tool_calls"))
     held = [*(items_of(listed) or [listed]), message.get("function_call")]
     given = [fields_of(_unwritten(one)) for one in held]
-    calls = [fields_of(_unwritten(one.get("function"))) or fields_of(one.get("custom")) or one for one in given]
+    calls = [
+        fields_of(_unwritten(one.get("function"))) or fields_of(_unwritten(one.get("custom"))) or one for one in given
+    ]
     return [storable(f"{one['name']}({_arguments(one)})") for one in calls if one.get("name")]
 
 

@@ -28,13 +28,13 @@ _MOST_NAMED = 3
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder, its `CONTEXT` first, and then those of the folders in it; links to folders, too."""
+    """Yield the files of a folder, its `CONTEXT` first, then of the folders in it, and links to folders; none hidden."""
     every = sorted(folder.iterdir())
     inner = [one for one in every if one.is_dir() and not one.is_symlink()]
     context = [one for one in inner if one.name == CONTEXT]
     for one in context:
         yield from files_below(one)
-    yield from (one for one in every if one.is_file() or one.is_symlink())
+    yield from (one for one in every if not one.name.startswith(".") and (one.is_file() or one.is_symlink()))
     for one in inner:
         if one not in context and _is_searched(one):
             yield from files_below(one)

@@ -19,6 +19,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
+from models.families.acting import LANGUAGES, names_call
 from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
 from models.families.code.calls import is_unset
 from models.families.code.program import means_success
@@ -58,8 +59,6 @@ _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """Start of a block or a span of code."""
 _FENCE_AT = re.compile(r"^\s*+(?:(?:[-*+>]|\d{1,9}[.)])\s*+)*+```|```(?:\w[^`]*+)?+\s*+$")
 """A fence at the beginning of a line, perhaps after list marks, or at the end of a line, with language and options."""
-LANGUAGES = "python|py|json|code|text|xml"
-"""Languages that models write behind a fence around a reply or a call, as alternatives of a pattern."""
 _MARK = rf"```(?:{LANGUAGES})?+[^\S\n]*+"
 _AROUND = re.compile(rf"\A\s*+```\w{{0,20}}\s*+(?={_THOUGHT.pattern})", re.IGNORECASE)
 """A fence before the label of a thought, if its block also contains the action."""
@@ -85,10 +84,15 @@ _MOST_TAGS = 24
 _TEXTS = ("content", "text")
 """Arguments that hold any text, white space and tags included."""
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
-_ACTING = re.compile(r"[\[\s]*+\{\s*+[\"'](?:next_)?action(?:_type)?[\"']\s*+:", re.IGNORECASE)
-"""An object that names an action, or a list of such."""
-_UNNAMED = re.compile(rf"(?:(?:pyautogui|computer)\.\w+|{'|'.join(TYPES)})\s?\(.*\)", re.DOTALL)
-"""A call whose arguments have no names."""
+_ACTING = re.compile(r"[{,]\s*+(?:'(?:next_)?action(?:_type)?'|\"next_action\")\s*+:", re.IGNORECASE)
+"""An object with an action, as Python writes it."""
+_LINE_CALL = re.compile(
+    rf"[^\w\n]*+(?:(?:pyautogui|computer)\.\w{{1,40}}|(?:\w{{1,20}}_)?click|tap|swipe|terminate|{'|'.join(TYPES)})\(",
+    re.IGNORECASE,
+)
+"""Begin of a line that is a call."""
+_END = " \t\n`.;"
+"""Characters around and behind a call that are no text."""
 _BEFORE = 100
 """Maximum distance of a call from the opening of its block, in characters."""
 _SEED = re.compile(r"</?seed:\w+>")
@@ -154,17 +158,23 @@ def finds_call(text: str) -> bool:
 
 
 def _read_answer(text: str, answer: re.Match[str], sides: Sides) -> ParsedReply:
-    """Reads an answer in tags as a finish, unless it holds calls or an object with an action."""
+    """Reads an answer in tags as a finish, or as the calls of this grammar that it is; other calls are an error."""
     thought, closed = _SEED.sub("", text[: answer.start()]), answer[0].endswith("</answer>")
     inner, after = answer[1].strip(), text[answer.end() :]
-    calls = list(_calls(inner))
-    if calls and not inner[calls[-1].end :].strip() and any(call.arguments or call.name in TYPES for call in calls):
+    block = _parts(inner)[1]
+    calls = [call for call in _calls(block) if call.arguments or call.name in TYPES]
+    if calls and not block[calls[-1].end :].strip(_END):
         return _read(thought, inner, calls, sides, after)
-    kind = "an object" if _ACTING.match(inner) else "arguments without names" if _UNNAMED.fullmatch(inner) else ""
-    if kind:
-        return ParsedReply(thought, inner, error=f"{kind} in place of an answer or a call: {inner[:80]!r}", after=after)
+    if calls or names_call(inner) or _ACTING.search(inner) or any(map(_is_call, inner.split("\n"))):
+        problem = f"a call in an answer that this grammar does not read: {inner[:80]!r}"
+        return ParsedReply(thought, inner, error=problem, after=after)
     done = _Call("finished", {"content": inner}, closed=closed)
     return _read(thought, answer[0].strip(), [done], sides, after)
+
+
+def _is_call(line: str) -> bool:
+    """Checks whether a line is a call of a known name, with or without names of its arguments."""
+    return bool(_LINE_CALL.match(line)) and line.rstrip(_END).endswith(")")
 
 
 def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from models.families.acting import LANGUAGES
 from models.families.outside import SELECTOR, marked, unmarked
-from models.families.reading import LANGUAGES, ParsedReply, without_opening
+from models.families.reading import ParsedReply, without_opening
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message that hold its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and

@@ -289,6 +289,7 @@ def test_a_message_without_content_and_calls_is_refused(tmp_path: Path, name: st
         {"tool_calls": [json.dumps({"name": "click", "arguments": {"x": 1}})]},
         {"tool_calls": [{"type": "function", "function": json.dumps({"name": "click", "arguments": {"x": 1}})}]},
         {"tool_calls": [{"type": "custom", "custom": {"name": "click", "input": '{"x":1}'}}]},
+        {"tool_calls": [{"type": "custom", "custom": json.dumps({"name": "click", "input": '{"x":1}'})}]},
     ],
 )
 def test_a_call_in_any_form_of_the_protocol_answers_its_screen(

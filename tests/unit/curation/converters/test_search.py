@@ -75,7 +75,16 @@ def test_a_record_s_picture_is_that_of_its_own_folder_before_that_of_the_import(
 
 
 @pytest.mark.parametrize(
-    "name", [".git/d.jsonl", "a/.cache/d.jsonl", "__MACOSX/d.jsonl", "lake/tables/d.jsonl", "work/refused.jsonl"]
+    "name",
+    [
+        ".git/d.jsonl",
+        "._d.jsonl",
+        "a/._d.jsonl",
+        "a/.cache/d.jsonl",
+        "__MACOSX/d.jsonl",
+        "lake/tables/d.jsonl",
+        "work/refused.jsonl",
+    ],
 )
 def test_hidden_folders_lakes_and_the_work_folder_hold_no_records(
     data: Put, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
