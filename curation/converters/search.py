@@ -28,7 +28,7 @@ _MOST_NAMED = 3
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder, its `CONTEXT` first, then of the folders in it, and links to folders; none hidden."""
+    """Yield the visible files of a folder, its `CONTEXT` first, then of the folders in it, and links to folders."""
     every = sorted(folder.iterdir())
     inner = [one for one in every if one.is_dir() and not one.is_symlink()]
     context = [one for one in inner if one.name == CONTEXT]
