@@ -14,7 +14,7 @@ from torch import Tensor
 
 from learning.algorithms.method import DataSource, Method, method_of
 from learning.algorithms.objective import Objective
-from learning.algorithms.policy_losses import clipped_loss, kl_loss, truncated_weights
+from learning.algorithms.policy_losses import clipped_loss, kl_loss, soft_gate_loss, truncated_weights
 from learning.data.rollouts import Rollout, read_rollouts
 from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job
@@ -27,6 +27,8 @@ COUNTED = 6 + 3
 WARNED = 0.1
 """Mismatch of actor and trainer, in nats, above which training warns. A served model with the same weights reaches
 0.02."""
+HALVED = 0.5
+"""Weight of a gradient below which a token with a soft gate counts as clipped."""
 FRESH = 2
 """Number of sums that `fresh_gap` keeps."""
 
@@ -34,7 +36,8 @@ FRESH = 2
 class GroupObjective(Objective):
     """Computes the clipped loss with truncated importance weights, as the mean over all reply tokens of the step.
 
-    With `train.group.ratio=sequence`, it is the mean over the step's replies.
+    With `train.group.ratio=sequence`, it is the mean over the step's replies. With `soft`, the loss is SAPO's: a soft
+    gate instead of the clip, and the mean over the step's replies of the mean over a reply's tokens.
     """
 
     needs_parent = True
@@ -46,6 +49,7 @@ class GroupObjective(Objective):
         assert isinstance(settings, ClippedConfig)
         self._clips = settings
         self.needs_sums = isinstance(settings, GroupConfig) and settings.ratio == "sequence"
+        self._soft = isinstance(settings, GroupConfig) and settings.ratio == "soft"
         self._widest, self._warned = 0.0, False
 
     def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
@@ -75,6 +79,10 @@ class GroupObjective(Objective):
         self._served, self._advantages = (
             torch.tensor(values, dtype=parent.dtype, device=parent.device) for values in (served, advantages)
         )
+        self._counts = counts
+        if self._soft:
+            lengths = torch.tensor(counts, device=parent.device)
+            self._shares = lengths.to(parent.dtype).reciprocal().repeat_interleave(lengths)
         if self.needs_sums:
             rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(parent.device)
             self._old_sums = parent.new_zeros(len(counts), dtype=torch.float64).index_add(0, rows, parent.double())
@@ -117,6 +125,9 @@ class GroupObjective(Objective):
         )
         slopes = self._slopes[outputs.rows] * targets if self.needs_sums else None
         losses, counts = token_losses(outputs.logprobs, old, served, advantages, self._clips, slopes)
+        if self._soft:
+            replies = sum(self._counts[document] > 0 for document in batch.documents)
+            losses = losses * self._shares[outputs.tokens] * (targets / max(1, replies))
         gains = advantages.double()
         known = torch.stack([gains.sum(), gains.square().sum(), ages.double().sum()]).to(counts)
         self.counts = self.counts.to(counts) + torch.cat([counts, known, fresh_gap(old, served, ages)])
@@ -181,7 +192,10 @@ def token_losses(
     drawn = served.isfinite()
     weights = torch.where(drawn, truncated_weights(old, torch.where(drawn, served, old), clips.most_weight), 1.0)
     moved = (new - old).detach()
-    if slopes is None:
+    if isinstance(clips, GroupConfig) and clips.ratio == "soft":
+        losses, kept = soft_gate_loss(new, old, advantages, clips.gate_positive, clips.gate_negative)
+        clipped = (kept < HALVED) & (advantages != 0)
+    elif slopes is None:
         losses = clipped_loss(new, old, advantages, clips.clip_low, clips.clip_high, clips.dual_clip)
         ratio, dual = moved.exp(), math.inf if clips.dual_clip is None else clips.dual_clip
         above = torch.where(advantages > 0, 1 + clips.clip_high, dual)

@@ -1,7 +1,7 @@
 """Computes losses of reinforcement learning and preferences as pure functions of log probabilities, token by token.
 
 The losses are PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips and its mean over all tokens of a batch
-(2503.14476), the clipped value loss, VAPO's loss on positive examples (2504.05118), and DPO. The module also has
+(2503.14476), SAPO's soft gate (2608.02352), the clipped value loss, VAPO's loss on positive examples (2504.05118), and DPO. The module also has
 weights for replies of another policy.
 """
 
@@ -34,6 +34,28 @@ def clipped_loss(
     ratio = (logprobs - old).clamp(-LARGEST, LARGEST).exp()
     loss = -torch.minimum(ratio * advantages, ratio.clamp(1.0 - low, 1.0 + high) * advantages)
     return loss if dual is None else torch.where(advantages < 0, torch.minimum(loss, -dual * advantages), loss)
+
+
+def soft_gate_loss(
+    logprobs: Tensor, old: Tensor, advantages: Tensor, positive: float = 1.0, negative: float = 1.05
+) -> tuple[Tensor, Tensor]:
+    """Computes -(4 / tau) sigmoid(tau (r - 1)) A by token, r = exp(logprobs - old) (SAPO, arXiv 2608.02352).
+
+    Instead of a clip, the gradient falls on both sides of r = 1. The log ratio is clamped to +-20.
+
+    Args:
+        logprobs, old, advantages: by token; all shapes are equal.
+        positive, negative: tau for A > 0, and for any other A; above 0.
+
+    Returns:
+        Losses, and the gate's weight of each gradient without gradient, 1 at r = 1 and else in [0, 1); both of the
+        arguments' shape.
+    """
+    ratio = (logprobs - old).clamp(-LARGEST, LARGEST).exp()
+    steepness = torch.where(advantages > 0, positive, negative).to(ratio.dtype)
+    gate = torch.sigmoid(steepness * (ratio - 1.0))
+    kept = gate.detach()
+    return -4.0 / steepness * gate * advantages, 4.0 * kept * (1.0 - kept)
 
 
 def kl_loss(logprobs: Tensor, reference: Tensor) -> Tensor:

@@ -113,7 +113,11 @@ class GroupConfig(ClippedConfig):
     """Groups of trajectories of one task and seed, for `rft`, `grpo`, `ppo` and `dpo`. `grpo` also reads the keys that
     compare rewards within a group."""
 
-    read_if = (ReadIf("train.stream.on", (False,), ("refill",)),)
+    read_if = (
+        ReadIf("train.stream.on", (False,), ("refill",)),
+        ReadIf("train.group.ratio", ("token", "sequence"), ("clip_low", "clip_high", "dual_clip")),
+        ReadIf("train.group.ratio", ("soft",), ("gate_positive", "gate_negative")),
+    )
 
     groups: Count = 32
     """Groups per iteration; the curriculum distributes them over the tasks that can be learned from."""
@@ -127,10 +131,15 @@ class GroupConfig(ClippedConfig):
     """Maximum success rate of a task that is rolled out in groups. Tasks with a rate of 0 are not rolled out either."""
     advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
     """`pass1`: GRPO. The others are forms of Pass@k training; `passk` is the analytic form."""
-    ratio: Literal["token", "sequence"] = "token"
-    """Unit of clipping. `token`: each token's ratio to the policy before this training, averaged over all tokens.
-    `sequence`: the geometric mean of a reply's token ratios (GSPO, arXiv 2507.18071), averaged over replies; GSPO clips
-    at 3e-4 and 4e-4, DART-GUI at 0.1 and 0.28."""
+    ratio: Literal["token", "sequence", "soft"] = "token"
+    """How ratios to the policy before this training are limited. `token`: each token's ratio is clipped, averaged over
+    all tokens. `sequence`: the geometric mean of a reply's token ratios is clipped (GSPO, arXiv 2507.18071), averaged
+    over replies; GSPO clips at 3e-4 and 4e-4, DART-GUI at 0.1 and 0.28. `soft`: each token's ratio passes a sigmoid
+    gate instead of a clip (SAPO, arXiv 2608.02352), averaged over a reply's tokens, then over replies."""
+    gate_positive: Positive = 1.0
+    """Steepness of the gate of `ratio=soft` for positive advantages, tau in the paper."""
+    gate_negative: Positive = 1.05
+    """Steepness of the gate for negative advantages. A steeper gate limits changes of a token's probability more."""
     entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Share of the steps to train on; steps whose replies have the highest entropy come first (DART-GUI: 0.8). 1 for
     all. The mean -log p of the sampled tokens estimates the entropy, so rarer replies to similar states are kept."""

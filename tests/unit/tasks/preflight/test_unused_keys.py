@@ -56,6 +56,8 @@ def base(tmp_path: Path) -> str:
         (["train.lora.alpha=8"], "train.lora.alpha"),
         (["train.lora.vision=true"], "train.lora.vision"),
         (["train.stream.stale=2"], "train.stream.stale"),
+        (["train.method=grpo", "train.group.ratio=soft", "train.group.clip_low=0.1"], "train.group.clip_low"),
+        (["train.method=grpo", "train.group.gate_negative=2"], "train.group.gate_negative"),
         (['train.machines.hosts=["a"]'], "train.machines.hosts"),
         (["train.machines.nodes=2"], "train.machines.nodes"),
         (["train.machines.store=s3://bucket"], "train.machines.store"),

@@ -109,9 +109,12 @@ def test_training_reads_the_log_probabilities_that_serving_drew_with(start: Path
     assert found == pytest.approx([sum(rollout.logprobs) for rollout in rollouts], abs=1e-3)
 
 
-def test_replies_with_an_advantage_gain_and_those_with_a_disadvantage_lose(start: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ratio", ["token", "sequence", "soft"])
+def test_replies_with_an_advantage_gain_and_those_with_a_disadvantage_lose(
+    start: Path, tmp_path: Path, ratio: str
+) -> None:
     rollouts, pngs = rolled_out(start)
-    plan = job(start, tmp_path / "job", rollouts, pngs)
+    plan = job(start, tmp_path / "job", rollouts, pngs, group=GROUP.model_copy(update={"ratio": ratio}))
     before = logprobs(plan.parent, rollouts, pngs, torch.bfloat16)
     train(plan)
     after = logprobs(plan.out, rollouts, pngs, torch.bfloat16)
