@@ -113,7 +113,8 @@ class _Result(_LabelStudioModel):
     type: str
     from_name: str = ""
     image_rotation: Percent = None
-    value: _LabelStudioValue
+    value: _LabelStudioValue = _LabelStudioValue()
+    """Empty for a relation of two regions, which has no value."""
 
 
 class _Answer(_LabelStudioModel):
@@ -348,7 +349,9 @@ def _meant(answer: _Answer, own: ExchangedStep, written: str, place: RecordPlace
 def _read(text: str, screen: Picture, place: RecordPlace) -> ExchangedStep:
     step = step_of(parse_reply(text), screen)
     if step.action is None:
-        raise RecordRefused(place, "annotations.result.value.text", f"{step.error}; answer with one action")
+        raise RecordRefused(
+            place, "annotations.result.value.text", f"{step.error} ({text[:80]!r}); answer with one action"
+        )
     return step
 
 

@@ -38,6 +38,7 @@ from curation.converters.files import ImportSource, Target, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lerobot_stats import Stats
 from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, read_rows
+from curation.converters.search import is_visible
 from curation.converters.tokens import for_trainers
 from schemas.action import Action, from_json, to_json
 from schemas.failure import UsageError
@@ -193,7 +194,8 @@ def _size(record: Exchanged) -> str:
 
 def _folders(source: ImportSource) -> list[Path]:
     """Return the data sets of the folder and of those below it."""
-    found = sorted(file.parent.parent for file in source.folder.rglob("meta/info.json")) or [source.folder]
+    named = (file for file in source.folder.rglob("meta/info.json") if is_visible(file, source.folder))
+    found = sorted(file.parent.parent for file in named) or [source.folder]
     parts = [folder / part for folder in found for part in ("data", "meta", "videos")]
     source.leave_out((), "read are data sets", lambda file: not any(file.is_relative_to(part) for part in parts))
     return found

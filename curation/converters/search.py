@@ -40,6 +40,12 @@ def files_below(folder: Path) -> Iterator[Path]:
             yield from files_below(one)
 
 
+def is_visible(file: Path, folder: Path) -> bool:
+    """Return whether a file is visible, and each folder between it and `folder` is one that an import searches."""
+    between = [one for one in file.parents if one != folder and one.is_relative_to(folder)]
+    return not file.name.startswith(".") and all(map(_is_searched, between))
+
+
 def _is_searched(folder: Path) -> bool:
     hidden = folder.name.startswith(".") or folder.name == "__MACOSX"
     return not hidden and folder != home() and not (folder / LAKE).is_file()

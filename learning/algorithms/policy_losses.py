@@ -1,8 +1,8 @@
 """Computes losses of reinforcement learning and preferences as pure functions of log probabilities, token by token.
 
 The losses are PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips and its mean over all tokens of a batch
-(2503.14476), SAPO's soft gate (2608.02352), the clipped value loss, VAPO's loss on positive examples (2504.05118), and DPO. The module also has
-weights for replies of another policy.
+(2503.14476), SAPO's soft gate (2608.02352), the clipped value loss, VAPO's loss on positive examples (2504.05118), and
+DPO. The module also has weights for replies of another policy.
 """
 
 import torch

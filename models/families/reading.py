@@ -19,7 +19,8 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from models.families.acting import LANGUAGES, names_call
+from models.families.acting import LANGUAGES
+from models.families.answers import Answer, answer_in, is_call
 from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
 from models.families.code.calls import is_unset
 from models.families.code.program import means_success
@@ -41,9 +42,12 @@ _LISTED = rf"\[\s*+(?:{_QUOTED})(?:\s*+,\s*+(?:{_QUOTED}))*+\s*+,?\s*+\]"
 _BARE = r"-?\d+(?:\.\d+)?|[Tt]rue|[Ff]alse|None|null"
 _VALUE = rf"(?:{_QUOTED}|{_PLACE}|{_LISTED}|{_BARE})"
 _ARGUMENT = re.compile(rf"(\w+)\s*=\s*({_VALUE})\s*(?:,\s*|(?=\))|\Z)", re.DOTALL)
-_OPENS = r"(?:\(|[ \t]{1,4}\((?=\s*(?:\w+\s*=|\))))"
-"""Text between a call's name and its arguments: a blank only before named ones or none; `page (see below)` is prose."""
-_CALL = re.compile(rf"\s*(\w+){_OPENS}\s*((?:\w+\s*=\s*{_VALUE}\s*(?:,\s*|(?=\))|\Z))*)(?:\)|\Z)", re.DOTALL)
+_NAMES = {"left_single": "click", "select": "drag", "swipe": "drag", "keydown": "press", "keyup": "release"}
+"""Actions by the other names that the public parsers use."""
+_CALLED = rf"(\w+(?=\()|(?:{'|'.join((*TYPES, *_NAMES))})(?=[ \t]{{1,4}}\(\s*(?:\w+\s*=|\))))[ \t]{{0,4}}\("
+"""A name and the bracket behind it, after a blank only if an action has the name and its arguments are named; `page
+(see below)` is prose."""
+_CALL = re.compile(rf"\s*{_CALLED}\s*((?:\w+\s*=\s*{_VALUE}\s*(?:,\s*|(?=\))|\Z))*)(?:\)|\Z)", re.DOTALL)
 _LOOSE_CALL = re.compile(r"""\s*(\w+)[ \t]{0,4}\((\w+)\s*=\s*(['"])(.*)\3\)?\s*$""", re.DOTALL)
 _MARKS = r"(?:\*\*|__)?"
 """Markdown's marks of a bold label."""
@@ -83,14 +87,6 @@ _MOST_TAGS = 24
 """Maximum tags that are tried as the end of an argument."""
 _TEXTS = ("content", "text")
 """Arguments that hold any text, white space and tags included."""
-_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
-_ACTING = re.compile(r"[{,]\s*+(?:'(?:next_)?action(?:_type)?'|\"next_action\")\s*+:", re.IGNORECASE)
-"""An object with an action, as Python writes it."""
-_LINE_CALL = re.compile(
-    rf"[^\w\n]*+(?:(?:pyautogui|computer)\.\w{{1,40}}|(?:\w{{1,20}}_)?click|tap|swipe|terminate|{'|'.join(TYPES)})\(",
-    re.IGNORECASE,
-)
-"""Begin of a line that is a call."""
 _END = " \t\n`.;"
 """Characters around and behind a call that are no text."""
 _BEFORE = 100
@@ -100,8 +96,6 @@ _ENVIRONMENT = re.compile(r"<computer_env>\s*\Z")
 _BARE_POINT = re.compile(r"\s*[(\[]\s*-?\d+(?:\.\d+)?\s*,\s*-?\d+(?:\.\d+)?\s*[)\]]\s*\Z")
 
 _POINTS = {"start_box": "", "start_point": "", "point": "", "end_box": "to_", "end_point": "to_"}
-_NAMES = {"left_single": "click", "select": "drag", "swipe": "drag", "keydown": "press", "keyup": "release"}
-"""Actions by the other names that the public parsers use."""
 _KEYS = {("type", "text"): "content", ("hotkey", "hotkey"): "key"}
 """Arguments under other names."""
 _STRINGS = r"'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*+'|\"(?:\\.|[^\"\\\n])*+\""
@@ -143,7 +137,7 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
         return _read_tagged(text, tags, sides)
     if pointing and _BARE_POINT.match(block):
         return _read(thought, block.strip(), [_Call("click", {"point": block})], sides)
-    if not calls and (answer := _ANSWER.search(text)):
+    if not calls and (answer := answer_in(text)):
         return replace(_read_answer(text, answer, sides), tagged=True)
     shown = block.strip()
     if calls and calls[0].end:
@@ -153,28 +147,31 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
 
 def finds_call(text: str) -> bool:
     """Checks whether a call is found in a reply, of an action of ours or of another; text in `<answer>` is one."""
-    found = any(True for _ in _calls(_parts(text)[1])) or _ANSWER.search(text) is not None
+    found = any(True for _ in _calls(_parts(text)[1])) or answer_in(text) is not None
     return found or ("<function" in text and bool(_tags(text, None)))
 
 
-def _read_answer(text: str, answer: re.Match[str], sides: Sides) -> ParsedReply:
+def _read_answer(text: str, answer: Answer, sides: Sides) -> ParsedReply:
     """Reads an answer in tags as a finish, or as the calls of this grammar that it is; other calls are an error."""
-    thought, closed = _SEED.sub("", text[: answer.start()]), answer[0].endswith("</answer>")
-    inner, after = answer[1].strip(), text[answer.end() :]
+    before, inner, after = text[: answer.start], answer.content, text[answer.end :]
+    thought = _thought(before) if _THOUGHT.search(before) else _SEED.sub("", before)
     block = _parts(inner)[1]
     calls = [call for call in _calls(block) if call.arguments or call.name in TYPES]
-    if calls and not block[calls[-1].end :].strip(_END):
+    known = bool(calls) and all(call.name in (*TYPES, *_NAMES) for call in calls)
+    if known and not block[calls[-1].end :].strip(_END):
         return _read(thought, inner, calls, sides, after)
-    if calls or names_call(inner) or _ACTING.search(inner) or any(map(_is_call, inner.split("\n"))):
+    if known or is_call(inner) or is_call(block) or _ends_with_call(inner):
         problem = f"a call in an answer that this grammar does not read: {inner[:80]!r}"
         return ParsedReply(thought, inner, error=problem, after=after)
-    done = _Call("finished", {"content": inner}, closed=closed)
-    return _read(thought, answer[0].strip(), [done], sides, after)
+    done = _Call("finished", {"content": inner}, closed=answer.closed)
+    return _read(thought, text[answer.start : answer.end].strip(), [done], sides, after)
 
 
-def _is_call(line: str) -> bool:
-    """Checks whether a line is a call of a known name, with or without names of its arguments."""
-    return bool(_LINE_CALL.match(line)) and line.rstrip(_END).endswith(")")
+def _ends_with_call(answer: str) -> bool:
+    """Checks whether the last line of an answer is nothing but a call of an action of this grammar, with arguments."""
+    last = _after_fence(line := answer.rsplit("\n", 1)[-1], 0)
+    calls = list(_calls(line[last:], only_first=True))
+    return bool(calls) and bool(calls[0].arguments) and calls[0].name in (*TYPES, *_NAMES) and calls[0].end > 0
 
 
 def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:

@@ -80,6 +80,8 @@ class ModelServer:
         """The server's own name of its weights; empty if it gives none."""
         self._model = ""
         self._proven = self._samples = self._unsure = False
+        self._refused: FlywheelError | None = None
+        """Refusal of the test that the server samples."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -146,10 +148,20 @@ class ModelServer:
         """
         if temperature and not self._samples:
             with self._testing, self._accepted():
+                if self._refused is not None:
+                    raise self._refused
                 if not self._samples:
-                    require_sampling(partial(self._sampling.ask, checkpoint=weights.directory), body)
-                    self._samples = True
+                    self._test_sampling(weights, body)
         return self._sampling.ask(body, temperature, weights.directory)
+
+    def _test_sampling(self, weights: Weights, body: Mapping[str, Any]) -> None:
+        """Tests that the server samples, and keeps a refusal for the requests that wait."""
+        try:
+            require_sampling(partial(self._sampling.ask, checkpoint=weights.directory), body)
+        except FlywheelError as refused:
+            self._refused = refused
+            raise
+        self._samples = True
 
     def check(self, answer: Mapping[str, Any]) -> None:
         """Checks an answer's weights and readability.
@@ -280,7 +292,7 @@ class ModelServer:
     def _start(self, weights: Weights) -> None:
         """Starts the server's command with these weights."""
         assert self._process is not None
-        self._proven = self._samples = False
+        self._proven, self._samples, self._refused = False, False, None
         self.lose()
         self._note(f"starting the command with {weights.version}")
         self._process.start(weights.directory)

@@ -91,7 +91,7 @@ def kind_of(function: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str,
         NoAction: a `computer` call names no kind.
     """
     if function == DONE:
-        return "done", {"text": arguments.get("result") or ""}
+        return "done", {"text": _first_given(arguments.get("result"))}
     if function not in TOOLS:
         return function, _given(arguments)
     action = arguments.get("action")
@@ -232,8 +232,13 @@ def _status(fields: Mapping[str, Any]) -> str:
         raise NoAction(str(error)) from error
 
 
+def _first_given(*values: object) -> object:
+    """Returns the first value that is neither null nor empty; else an empty text. 0 and false are values."""
+    return next((one for one in values if one is not None and one != "" and one != [] and one != {}), "")
+
+
 def _answer(fields: Mapping[str, Any]) -> str:
-    answer = fields.get("result") or fields.get("text") or ""
+    answer = _first_given(fields.get("result"), fields.get("text"))
     return answer if isinstance(answer, str) else strict_json(answer, ensure_ascii=False)
 
 

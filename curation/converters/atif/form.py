@@ -32,6 +32,7 @@ from curation.converters.exchanged import (
 )
 from curation.converters.files import ImportSource, Target, fields_of, items_of, line_of, model_of
 from curation.converters.format import Format, Read
+from curation.converters.search import is_visible
 from schemas.action import TYPES
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"
@@ -110,7 +111,8 @@ def _documents(source: ImportSource) -> list[Path]:
     if not source.path.is_dir():
         return [source.path]
     own = (source.folder / FOLDER).is_dir()
-    found = sorted((source.folder / FOLDER).glob("*.json")) if own else sorted(source.folder.rglob(NAME))
+    named = (source.folder / FOLDER).glob("*.json") if own else source.folder.rglob(NAME)
+    found = sorted(file for file in named if is_visible(file, source.folder))
     if not found and not own:
         return source.files(".json")
     source.leave_out(found, f"read are {FOLDER}/*.json" if own else f"read is {NAME}", _may_be_document)

@@ -563,6 +563,14 @@ def test_calls_of_one_step_that_end_are_one_end_on_the_screen_before_them(
     assert record.after == (picture(max(pictures.values())) if pictures else None)
 
 
+@pytest.mark.parametrize(
+    ("result", "wanted"), [(0, "0"), (False, "false"), (7, "7"), ([1], "[1]"), (None, ""), ([], "")]
+)
+def test_an_answer_of_any_json_type_is_the_end_s(tmp_path: Path, result: object, wanted: str) -> None:
+    record = read(tmp_path, agent(call("mark_task_complete", "b", result=result), message="So."), name="computer-1")
+    assert actions(record) == [Finished(content=wanted)]
+
+
 @pytest.mark.parametrize("pictures", [{}, {"a": 1}])
 def test_an_end_performs_nothing_so_the_next_action_on_its_screen_is_a_target(
     tmp_path: Path, pictures: dict[str, int]

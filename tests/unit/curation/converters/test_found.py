@@ -197,3 +197,15 @@ def test_answers_of_old_exports_and_fields_that_are_null_are_read(tmp_path: Path
     (tmp_path / "tasks.json").write_text(json.dumps([old, new, {"data": data, "annotations": None}]))
     records = taken(FORMATS.class_of("label-studio")(), tmp_path / "tasks.json")
     assert [record.steps[0].action for record in records] == [Click(x=0.5, y=0.25), Click(x=0.5, y=0.25), None]
+
+
+def test_a_relation_of_two_regions_has_no_value_and_is_no_answer(tmp_path: Path) -> None:
+    """Label Studio's export (docs/source/guide/task_format.md) writes a relation with ids and a direction alone."""
+    (tmp_path / "0.png").write_bytes(picture(0).png)
+    value = {"x": 50, "y": 25, "width": 1.0, "keypointlabels": ["click"]}
+    point = {"type": "keypointlabels", "from_name": "point", "to_name": "image", "id": "a", "value": value}
+    relation = {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right"}
+    task = {"data": {"image": "0.png", "instruction": "Press it."}, "annotations": [{"result": [point, relation]}]}
+    (tmp_path / "tasks.json").write_text(json.dumps([task]))
+    (one,) = taken(FORMATS.class_of("label-studio")(), tmp_path / "tasks.json")
+    assert one.steps[0].action == Click(x=0.5, y=0.25)

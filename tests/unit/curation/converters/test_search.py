@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -94,6 +95,19 @@ def test_hidden_folders_lakes_and_the_work_folder_hold_no_records(
     data(name, "no record")
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "data" / "work"))
     assert found(AgentNet(), tmp_path / "data") == (["one"], {})
+
+
+@pytest.mark.parametrize("name", ["atif", "lerobot", "label-studio", "scalecua", "ui-tars", "agentnet", "trl"])
+def test_no_format_reads_hidden_copies_of_its_own_export(tmp_path: Path, name: str) -> None:
+    form = FORMATS.class_of(name)()
+    folder = written(form, [record(1), record(2)], tmp_path / "out")
+    for hidden in (".trash", "__MACOSX", "more/.cache"):
+        copytree(folder, tmp_path / "kept" / hidden)
+    before, _ = found(form, folder)
+    copytree(tmp_path / "kept", folder, dirs_exist_ok=True)
+    for file in [one for one in folder.rglob("*") if one.is_file()]:
+        file.with_name(f"._{file.name}").write_bytes(b"\0\5\x16\7 no record")
+    assert before and found(form, folder) == (before, {})
 
 
 @pytest.mark.parametrize(

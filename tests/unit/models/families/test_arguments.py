@@ -8,6 +8,7 @@ import pytest
 from apps.commands.parsing import as_read
 from models.completion import Completion
 from models.families.dialects import parse_reply
+from models.families.reading import finds_call
 from models.families.registry import FAMILIES
 from schemas import action as act
 from schemas.action import Action
@@ -754,6 +755,78 @@ def test_an_answer_that_is_a_call_is_no_finish(answer: str, wanted: act.Action |
     """zai-org/Open-AutoGLM writes `do(...)` between these tags, ritzz-ai/GUI-R1 a list of objects."""
     read = parse_reply(f"<think>So.</think>\n<answer>{answer}</answer>")
     assert read.action == wanted and (wanted is not None or read.error)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"action": "click", "coordinate": [1, 2]',
+        '{"action": "click", "coordinate": [1, 2],}',
+        '[{"action": "type", "input_text": "say "hi""}]',
+        '{"action": [{"click_element": {"index": 3}}]}',
+        '{"action": ["click", [1,2]]}',
+        '{"ACTION":"CLICK","POINT":[1,2]}',
+        '{"type":"tool_use","name":"computer","input":{"action":"left_click","coordinate":[1,2]}}',
+        '{"function_call": {"name":"click","arguments":"{}"}}',
+        '{"tool_calls": [{"name":"a","arguments":{}}]}',
+        '{"name":"click_at","args":{"x":1,"y":2}}',
+        '{"name":"click_at","args":{"x":1,',
+        '{"type":"left_click","coordinate":[1,2]}',
+        '{"type":"keypress","keys":["ENTER"]}',
+        '{"actions":[{"type":"click","x":1}]}',
+        "{'name': 'click', 'arguments': {'x': 1}}",
+        "[{'type': 'click', 'x': 1}, {'type': 'type', 'text': 'a'}]",
+        "for i in range(3): pyautogui.click(1, 2)",
+        "import pyautogui\npyautogui.press('enter')",
+        "double_tap(100,200)",
+        'input_text("hello")',
+        "long_press((1, 2))\nwait(3)",
+        "1. click(100, 200)\n2. click(3, 4)",
+        "Action: click(500, 500)",
+        "<function=click><parameter=x>1",
+    ],
+)
+def test_a_call_in_any_notation_is_no_answer_even_if_it_is_cut_off(answer: str) -> None:
+    read = parse_reply(f"<answer>{answer}</answer>")
+    assert read.action is None and "a call in an answer" in str(read.error)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("Patients (n=42): 17 improved", "Total (n=42)", "Chrome (version='126')", "Python(version=3)"),
+        *("Type(s): Fire, Water (Kanto)", "Press(es)", "Click(s): 5 (unique: 3)", "Wait(ing) list: 5 (est.)"),
+        *("Release(2024)", "scroll(down)", "on_click(event)", "type(x)", "Computer.Science(101)"),
+        *("pid = fork();\nwait(NULL);", "time.sleep(1) pauses", "print('a')\nwrite('b')", "def click(x): return x"),
+        *("```python\ntime.sleep(5)\n```", "$('#b').click()", "obj.click()", "a, b = click(1, 2)"),
+        *('{"type": "press", "name": "Reuters"}', '{"type":"release","version":"1.2"}', "[1, 2]", "[]", "{}", "{"),
+        *('{"name": "Widget", "parameters": {"color": "red"}}', '[{"day": 1, "action": "login"}]'),
+        *("The last line of the file is: pyautogui.click(10, 20)", "CS: computer.org(IEEE)"),
+        *("Genre:\nAction: Matrix(1999)", "**Action:** Rating(8.1)", "pyautogui", "click", "computer.name(3)"),
+    ],
+)
+def test_words_data_and_programs_are_answers(answer: str) -> None:
+    read = parse_reply(f"Thought: So.\n<answer>{answer}</answer>")
+    assert (read.thought, read.action, read.error) == ("So.", act.Finished(content=answer), None)
+
+
+@pytest.mark.parametrize(
+    ("reply", "content"),
+    [
+        ("I will put it in <answer> tags.\n<answer>42</answer>", "42"),
+        ("The format is <answer>...</answer>.\n<answer>42</answer>", "42"),
+        ("<answer>41</answer>\nWait, that is wrong.\n<answer>42</answer>", "42"),
+        ("<answer>41</answer>\nNo.\n<answer>42", "42"),
+        ("<answer>The tag <answer> is used</answer>", "The tag <answer> is used"),
+        ("I have it. <answer>42", "42"),
+        ("The page shows an <answer> tag.", None),
+        ("The page shows an </answer> tag.", None),
+    ],
+)
+def test_the_last_answer_counts_and_a_mention_of_its_tag_is_none(reply: str, content: str | None) -> None:
+    read = parse_reply(reply)
+    assert read.action == (None if content is None else act.Finished(content=content))
+    assert finds_call(reply) == (content is not None)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,26 @@ def test_threads_that_begin_at_once_wait_for_one_test_of_a_server() -> None:
     assert made == [f"word {seed}" for seed in range(8)] and tests == [0, 1]
 
 
+def test_a_server_that_does_not_sample_is_tested_once_for_all_that_wait() -> None:
+    asked: list[int] = []
+
+    def same(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["seed"])
+        time.sleep(0.02)
+        return completed("click")
+
+    model, chat = served_by(same), ModelFamily(PolicyConfig()).messages(context(0))
+
+    def refused(seed: int) -> bool:
+        with pytest.raises(FlywheelError, match="does not sample"):
+            model.generate([chat], [seed], 1.0, 9)
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(refused, range(8)))
+    assert asked == sorted(set(asked))
+
+
 def test_a_server_that_refuses_the_test_is_an_error_and_no_failed_trajectories() -> None:
     model = served_by(lambda _: httpx.Response(400, text="no images"))
     with pytest.raises(FlywheelError, match=r"refuses a chat with an image.*no images"):
