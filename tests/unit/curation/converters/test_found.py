@@ -200,7 +200,7 @@ def test_answers_of_old_exports_and_fields_that_are_null_are_read(tmp_path: Path
 
 
 def test_a_relation_of_two_regions_has_no_value_and_is_no_answer(tmp_path: Path) -> None:
-    """Label Studio's export (docs/source/guide/task_format.md) writes a relation with ids and a direction alone."""
+    """Label Studio exports a relation with the ids of its regions and a direction alone."""
     (tmp_path / "0.png").write_bytes(picture(0).png)
     value = {"x": 50, "y": 25, "width": 1.0, "keypointlabels": ["click"]}
     point = {"type": "keypointlabels", "from_name": "point", "to_name": "image", "id": "a", "value": value}
