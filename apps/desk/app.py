@@ -1,27 +1,35 @@
-"""Assemble the desk as a web application, and answer its errors."""
+"""Assemble the desk as a web application with live sessions and think-aloud, and answer its errors."""
 
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from apps.dashboard import pages as dashboard
 from apps.dashboard.gathered import Gathered
-from apps.desk import aloud_routes, api, live_routes, pages
+from apps.desk import api, pages
 from apps.desk.desk import Desk
-from apps.desk.live import LiveSessions
+from apps.desk.live import LiveSessions, ProposalDecision
+from apps.desk.pages import action_fields, page
 from apps.desk.pictures import DeskPictures
 from apps.desk.queue import Queue
 from apps.desk.reach import ADVICE, StoreConnection, StoreOutageGuard
 from apps.desk.security import LOOPBACK, DeskGuard
-from apps.desk.views import review_views
+from apps.desk.speech import recognizer, sound_of
+from apps.desk.views import DeskItem, item_of, review_views
+from common.text import Storable
+from curation.aloud import Phrase, align, read_notes
+from schemas.action import Action
 from schemas.config import Config
 from schemas.failure import FlywheelError, StoreUnreachable, UsageError
 from schemas.problem import in_words
@@ -69,8 +77,8 @@ def make_app(
 
     app = FastAPI(title="flywheel desk", openapi_url=None, docs_url=None, redoc_url=None, lifespan=alive)
     app.include_router(api.router(desk))
-    app.include_router(live_routes.router(desk))
-    app.include_router(aloud_routes.router(desk))
+    app.include_router(_session_router(desk))
+    app.include_router(_aloud_router(desk))
     app.include_router(pages.router(desk))
     app.include_router(dashboard.router(desk))
     app.include_router(dashboard.live_router(desk))
@@ -133,3 +141,128 @@ def _answer(request: Request, status: int, problem: str) -> Response:
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": problem}, status)
     return pages.problem(status, problem)
+
+
+Seen = Annotated[int, Query(ge=-1)]
+
+
+class _Sent(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    person: Storable
+
+
+class Begun(_Sent):
+    """The task and the proposer of a new session."""
+
+    task_id: str
+    seed: int | None = None
+    policy: str
+
+
+class Answered(_Sent):
+    """A reviewer's decision on the page state with this number."""
+
+    number: int
+    decision: Literal["accept", "override"]
+    action: Action | None = None
+    thought: Storable = ""
+    seconds: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
+
+
+def _session_router(desk: Desk) -> APIRouter:
+    """Makes the routes of live sessions: the start, the page, long polls for changes, and decisions."""
+    routes, live = APIRouter(), desk.live
+
+    @routes.get("/live", response_class=HTMLResponse)
+    async def begin(task: str = "") -> HTMLResponse:
+        tasks, proposers = await run_in_threadpool(lambda: (live.tasks(), live.proposers()))
+        running = [one for one in live.sessions.values() if one.state != "ended"]
+        return page("live", tasks=tasks, proposers=proposers, running=running, task=task)
+
+    @routes.get("/live/{name}", response_class=HTMLResponse)
+    async def session(name: str) -> HTMLResponse:
+        return page("session", session=live.session(name), kinds=action_fields())
+
+    @routes.post("/api/live", status_code=201)
+    async def start(given: Begun) -> dict[str, str]:
+        made = await live.start(given.person, given.task_id, given.seed, given.policy)
+        return {"session": made.name, "trajectory_id": made.planned.trajectory_id}
+
+    @routes.get("/api/live/{name}")
+    async def state(name: str, seen: Seen = -1) -> dict[str, Any]:
+        return await live.session(name).changed_since(seen)
+
+    @routes.post("/api/live/{name}", status_code=202)
+    async def decide(name: str, given: Answered) -> dict[str, bool]:
+        decided = ProposalDecision(given.person, given.decision, given.action, given.thought, given.seconds)
+        live.decide(name, given.number, decided)
+        return {"taken": True}
+
+    @routes.post("/api/live/{name}/end", status_code=202)
+    async def end(name: str, given: _Sent) -> dict[str, bool]:
+        live.end(name, f"ended by {given.person[:60]}")
+        return {"taken": True}
+
+    return routes
+
+
+Offset = Annotated[float, Query(ge=-86_400.0, le=86_400.0)]
+_ONE_AT_A_TIME = threading.Lock()
+
+
+class Notes(BaseModel):
+    """A reviewer's notes, with times."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    notes: Annotated[str, Field(max_length=200_000)]
+    offset_s: Annotated[float, Field(ge=-86_400.0, le=86_400.0)] = 0.0
+
+
+class SpokenThought(BaseModel):
+    """The speech at a step."""
+
+    step: int
+    thought: str
+
+
+class Aligned(BaseModel):
+    """Phrases, and their steps."""
+
+    phrases: list[Phrase]
+    steps: list[SpokenThought]
+
+
+def _aloud_router(desk: Desk) -> APIRouter:
+    """Makes the routes of think-aloud, which convert notes or sound to words by step. The reviewer edits these, and
+    stores them as reviews."""
+    routes = APIRouter()
+
+    @routes.get("/aloud/{name}", response_class=HTMLResponse)
+    def aloud(name: str) -> HTMLResponse:
+        item = item_of(desk.lake, name)
+        return page("aloud", item=item, speech=desk.config.desk.speech)
+
+    @routes.post("/api/trajectories/{name}/aloud/notes")
+    def notes(name: str, given: Notes) -> Aligned:
+        return _aligned(item_of(desk.lake, name), read_notes(given.notes), given.offset_s)
+
+    @routes.post("/api/trajectories/{name}/aloud/sound")
+    async def sound(name: str, request: Request, offset_s: Offset = 0.0) -> Aligned:
+        data = await request.body()
+        return await run_in_threadpool(transcribe, name, data, offset_s)
+
+    def transcribe(name: str, data: bytes, offset_s: float) -> Aligned:
+        item, pcm = item_of(desk.lake, name), sound_of(data)
+        with _ONE_AT_A_TIME:
+            phrases = recognizer(desk.config.desk.speech).listen(pcm)
+        return _aligned(item, phrases, offset_s)
+
+    return routes
+
+
+def _aligned(item: DeskItem, phrases: list[Phrase], offset_s: float) -> Aligned:
+    words = align(phrases, [step.starts_s for step in item.steps], offset_s)
+    thoughts = [SpokenThought(step=item.steps[place].step, thought=text) for place, text in words.items()]
+    return Aligned(phrases=phrases, steps=thoughts)
