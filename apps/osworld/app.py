@@ -8,10 +8,12 @@ import asyncio
 import base64
 import html
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,7 +22,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from apps.desk.security import LOOPBACK
-from apps.osworld.forms import MOST_BYTES, fields_of
 from apps.osworld.machine import DesktopMachine, as_command
 from apps.sandboxes.guard import SandboxGuard
 from environments.desktop.boxed import AskFailed
@@ -29,6 +30,8 @@ from schemas.failure import SandboxFailure, TrajectoryFailure
 COMMAND_S, PYTHON_S, SCRIPT_S = 120.0, 30.0, 30.0
 """Default seconds that a command, a Python script and a shell script may take; a client may send others."""
 MOST_S = 600.0
+MOST_BYTES = 256 << 20
+"""Maximum bytes of a request."""
 ABSENT = {
     "/start_recording": "no screen is recorded here",
     "/end_recording": "no screen is recorded here",
@@ -96,6 +99,34 @@ async def _json(request: Request) -> dict[str, Any]:
 
 async def _form(request: Request) -> Mapping[str, bytes]:
     return fields_of(request.headers.get("content-type", ""), await request.body())
+
+
+def fields_of(kind: str, body: bytes) -> Mapping[str, bytes]:
+    """The fields of a form by name in either encoding, those of files with the file's content.
+
+    Args:
+        kind: the request's `Content-Type`.
+        body: of the request.
+
+    Raises:
+        ValueError: it is no form.
+    """
+    if kind.startswith("application/x-www-form-urlencoded"):
+        read = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+        return {name: values[-1].encode() for name, values in read.items()}
+    boundary = re.search(r'boundary="?([^";]+)"?', kind)
+    if not kind.startswith("multipart/form-data") or boundary is None:
+        raise ValueError(f"this is no form: {kind[:60]!r}")
+    parts = (b"\r\n" + body).split(b"\r\n--" + boundary[1].encode())
+    return dict(_part(part) for part in parts[1:] if not part.startswith(b"--"))
+
+
+def _part(part: bytes) -> tuple[str, bytes]:
+    head, separator, content = part.partition(b"\r\n\r\n")
+    name = re.search(rb'[;\s]name="([^"]*)"', head)
+    if not separator or name is None:
+        raise ValueError("a part of the form has no name")
+    return name[1].decode(errors="replace"), content
 
 
 async def _screenshot(machine: DesktopMachine, request: Request) -> Response:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.osworld.forms import fields_of
+from apps.osworld.app import fields_of
 
 
 @given(st.binary(max_size=300), st.text(min_size=1, max_size=40))
