@@ -10,8 +10,7 @@ from typing import Any
 import uvicorn
 
 from apps.desk.serve import listening_at
-from apps.sandboxes.app import make_app
-from apps.sandboxes.serve import running
+from apps.sandboxes.serve import make_app, running
 from apps.sandboxes.serving import Serving
 from environments.openenv.client import StepResponse, WireClient
 from schemas.config import load_config
