@@ -13,7 +13,7 @@ from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
 from environments.hybrid.bubblewrap import INSTALL, SandboxLimits
 from environments.hybrid.sandbox import HybridSandbox
-from environments.hybrid.tasks.catalog import TEMPLATES
+from environments.hybrid.tasks import files, programs, tables, text, web
 from environments.hybrid.tasks.task import Template
 from environments.hybrid.terminal import TerminalSession
 from environments.sandbox import Sandbox
@@ -24,6 +24,11 @@ from schemas.tables.task import TaskEntry
 
 STOPS_S = 10.0
 """Seconds that a step has in addition to its command's limit, to stop the command or to try a program."""
+FAMILIES = (files.FAMILY, text.FAMILY, tables.FAMILY, programs.FAMILY, web.FAMILY)
+TEMPLATES: Mapping[str, Template] = {
+    name: template for family in FAMILIES for name, template in family.templates.items()
+}
+"""All hybrid tasks by name."""
 
 
 class HybridConfig(ChromiumConfig):

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from environments.hybrid.environment import HybridEnvironment
+from environments.hybrid.environment import FAMILIES, TEMPLATES, HybridEnvironment
 from environments.hybrid.sandbox import HybridSandbox
 from environments.hybrid.scripted import REWARD, solve
-from environments.hybrid.tasks.catalog import FAMILIES, TEMPLATES
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
 from schemas import action as act

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from environments.hybrid.environment import FAMILIES, TEMPLATES
 from environments.hybrid.snapshot import Snapshot, misses
-from environments.hybrid.tasks.catalog import FAMILIES, TEMPLATES
 from environments.hybrid.tasks.tables import HEADER
 from environments.hybrid.tasks.task import HybridGoal, HybridInstance
 from environments.hybrid.tasks.words import csv
