@@ -19,7 +19,7 @@ from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.sandbox import Sandbox
 from environments.workers.environment import WorkerConfig, WorkerEnvironment
-from environments.workers.process import PREFIX
+from environments.workers.host import PREFIX
 from schemas import action as act
 from schemas.failure import ActionFailure, EnvironmentDown, FlywheelError, SandboxFailure
 from schemas.observation import Outcome
