@@ -12,6 +12,7 @@ verifier never reads a claim of the page.
 import html
 import io
 import json
+import random
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,8 +28,7 @@ from environments.chromium.sandbox import BrowserSandbox
 from environments.host import Host, NoHost
 from environments.sandbox import Sandbox
 from environments.site.app import PEOPLE, Rows, Widget, changed, visible_rows
-from environments.site.tasks import ENTRIES, instance
-from environments.site.world import TYPES, site_of, world_of
+from environments.site.world import ROOTS, START, TYPES, site_of, world_of
 from environments.state import StatefulSandbox
 from schemas import action as act
 from schemas.check import Probe
@@ -38,11 +38,23 @@ from schemas.failure import ActionFailure
 from schemas.observation import Element, Observation
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.walk import Layout, Listing, PageItem, PageWalk
-from schemas.world import Setup, Site, State, World
+from schemas.world import FieldCheck, Setup, Site, State, World
 
 WIDTH = HEIGHT = 320
 HERE = Path(__file__).parent
 _ROW, _FIELD = 16, 120
+NOTES = ("thanks", "hello", "by post", "no bag", "a gift", "call first", "ring twice", "to the desk")
+ENTRIES: Mapping[str, TaskEntry] = {
+    ROOTS["open"].task: TaskEntry(instruction='Open the page of "{}".', tags=("site", "navigation"), max_steps=8),
+    ROOTS["answer"].task: TaskEntry(
+        instruction='Find the {} of "{}" and hand it in as the answer.', tags=("site", "question"), max_steps=8
+    ),
+    ROOTS["cart"].task: TaskEntry(
+        instruction='Have {} of "{}" in the cart and nothing else.', tags=("site", "form"), max_steps=8
+    ),
+    ROOTS["note"].task: TaskEntry(instruction='Write "{}" as the note.', tags=("site", "form", "typing"), max_steps=6),
+}
+"""The site's own tasks by template, each with an instance for every seed; made tasks of the site descend from them."""
 
 
 class SiteSandbox(StatefulSandbox):
@@ -293,7 +305,7 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Returns the tasks of `environments.site.tasks`."""
+        """Returns the site's own tasks."""
         return ENTRIES
 
     @property
@@ -328,3 +340,38 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
     def probes(self) -> Sequence[Probe]:
         """Checks the browser, unless pages are drawn."""
         return () if self.config.skin == "drawn" else super().probes()
+
+
+def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
+    """Returns the instruction and the setup of a task, which starts one or two clicks from its goal. A policy that also
+    changes another field (a cart, a note, an answer) gets no reward, as in made tasks."""
+    words, page, wanted = _drawn_task(template, site, seed)
+    initial = {**START, "page": page}
+    checks = tuple(
+        FieldCheck.model_validate({"field": name, "value": value, "exact": name == "note"})
+        for name, value in wanted.items()
+    )
+    guarded = (*checks, *world_of(site).guards(checks, initial))
+    return words, Setup.model_validate({"initial": initial, "checks": guarded})
+
+
+def _drawn_task(template: str, site: Site, seed: int) -> tuple[str, str, dict[str, object]]:
+    """Draws the instruction, the start page, and the goal values of the fields."""
+    chance = random.Random(f"{template} {seed}")
+    entity = chance.choice(site.entities)
+    linked = {one.key: one for one in site.entities}
+    words = ENTRIES[template].instruction
+    if template == ROOTS["open"].task:
+        while not entity.links:
+            entity = chance.choice(site.entities)
+        target = linked[chance.choice(sorted(entity.links.values()))]
+        return words.format(target.title), entity.key, {"page": target.key}
+    if template == ROOTS["answer"].task:
+        name = chance.choice(sorted(entity.values))
+        wanted = {"answer": str(entity.values[name]), "submitted": True}
+        return words.format(name, entity.title), entity.key, wanted
+    if template == ROOTS["cart"].task:
+        entity, count = chance.choice(site.of_kind(site.goods)), chance.choice((1, 1, 2))
+        return words.format(count, entity.title), entity.key, {"cart": {entity.key: count}}
+    text = chance.choice(NOTES)
+    return words.format(text), "cart", {"note": text}

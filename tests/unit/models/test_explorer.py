@@ -4,7 +4,7 @@ import pytest
 
 from environments.games.game import built_in
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
-from environments.site.tasks import ENTRIES
+from environments.site.environment import ENTRIES
 from models.explorer import KEYS, PageExplorer
 from models.families.dialects import format_action
 from models.policy import Context
