@@ -36,7 +36,7 @@ VERIFIERS: Registry[Verifier] = Registry(
         "html": "environments.chromium.in_page:InPageReward",
         "fake": "environments.fake.environment:FakeVerifier",
         "state": "environments.state:StateReward",
-        "webapp": "environments.webapp.sandbox:WebAppReward",
+        "webapp": "environments.webapp.environment:WebAppReward",
         "hybrid": "environments.hybrid.scripted:HybridReward",
         "openenv": "environments.openenv.sandbox:OpenEnvReward",
         "games": "environments.games.environment:GameScore",

@@ -1,9 +1,17 @@
 """Run web applications as an environment: built applications that this process serves, and others at addresses in the
-config."""
+config.
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+A sandbox runs an application in a page: it sets the state, acts with real input, and verifies the final state.
+Applications store data in cookies and in the browser's storage. So each lease has its own context, which is discarded
+with the lease. The page is navigated like a user's page, since applications read their address.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -11,20 +19,211 @@ from common.process import home
 from common.text import counted
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
+from environments.chromium.in_page import SCRIPT, written
+from environments.chromium.page import Page, PageKind, ScriptFailure
+from environments.chromium.sandbox import BrowserSandbox
 from environments.host import Host
 from environments.registry import environments_of
 from environments.sandbox import Sandbox
+from environments.verifier import Verifier
+from environments.webapp.contract import new_session
 from environments.webapp.host import AppAddress, WebHost, built_in, host_and_port
-from environments.webapp.sandbox import WebAppSandbox
 from environments.webapp.tasks import OURS, TaskFile, WebInstance, entry_of, instance, read_tasks
+from schemas import action as act
 from schemas.check import Probe
 from schemas.config import Config
 from schemas.config.section import Count
-from schemas.failure import FlywheelError, UsageError, all_of
-from schemas.tables.task import TaskEntry
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, UsageError, all_of
+from schemas.observation import Element, Observation, Outcome
+from schemas.tables.task import GuiTask, TaskEntry
+from schemas.world import State
 
 ASK_S = 5.0
 """Seconds that an application at another address may take to answer the check that it is reachable."""
+OPENING_MS, ACTION_MS, WAIT_MS = 1000, 1000, 5000
+"""Milliseconds of the page's time that pass at each point; an application writes its state some tenths of a second
+after a change."""
+
+
+class WebPage(Page):
+    """A whole page at an address, in its own browser context; `PageKind.ground` is unused."""
+
+    _context: str
+
+    @classmethod
+    async def _made(cls, browser: Browser, kind: PageKind) -> "WebPage":
+        send = browser.connection.send
+        context = (await send("Target.createBrowserContext", {"disposeOnDetach": True}))["browserContextId"]
+        shape = {"url": "about:blank", "width": kind.width, "height": kind.height, "enableBeginFrameControl": True}
+        target = (await send("Target.createTarget", {**shape, "browserContextId": context}))["targetId"]
+        session = (await send("Target.attachToTarget", {"targetId": target, "flatten": True}))["sessionId"]
+        page = cls(browser, kind, target, session)
+        page._context = context
+        await asyncio.gather(
+            page.send("Page.enable"),
+            page.send("Emulation.setFocusEmulationEnabled", enabled=True),
+            page.send("Emulation.setTimezoneOverride", timezoneId="UTC"),
+            page.send("Emulation.setLocaleOverride", locale="en-US"),
+            page.send("Page.addScriptToEvaluateOnNewDocument", source=kind.script),
+        )
+        return page
+
+    async def open(self, url: str, start: str, before: str = "null") -> Any:
+        """Opens an address and evaluates the expression `start` in its page. Only the script of the page's kind runs
+        before the document."""
+        self._drawn = False
+        answer = await self.send("Page.navigate", url=url)
+        if "errorText" in answer:
+            raise SandboxFailure(f"{url.partition('?')[0]}: {answer['errorText']}")
+        return await self.evaluate(start)
+
+    async def settle(self, ms: int) -> None:
+        """Lets the page's time pass until it settles, including navigations to other documents."""
+        while True:
+            try:
+                await self.evaluate(f"__page.settle({ms})")
+                return
+            except ScriptFailure:
+                raise
+            except SandboxFailure:
+                if not self._browser.alive:
+                    raise
+                await self.evaluate("1")  # raises if the page has ended instead of navigated
+                await asyncio.sleep(0.02)
+
+    async def release(self) -> None:
+        """Discards the page, so that no other trajectory uses it."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the page and discards its context."""
+        await super().close()
+        with contextlib.suppress(SandboxFailure):
+            await self._browser.connection.send("Target.disposeBrowserContext", {"browserContextId": self._context})
+
+
+class WebAppSandbox(BrowserSandbox):
+    """A sandbox for one task of an application, in a session that only its page knows.
+
+    Args:
+        browser: the browser that opens it.
+        config: time limits.
+        size: width and height of the screen in pixels.
+        places: the address of each application.
+        instance_of: returns the application and the task of a template and a seed.
+    """
+
+    page = WebPage
+
+    def __init__(
+        self,
+        browser: Browser,
+        config: EnvironmentConfig,
+        size: tuple[int, int],
+        places: Mapping[str, AppAddress],
+        instance_of: Callable[[str, int], tuple[str, WebInstance]],
+    ) -> None:
+        super().__init__(browser, config)
+        self.width, self.height = size
+        self._places, self._instance_of = places, instance_of
+        self._seed, self._sid = 0, ""
+        self._place: AppAddress | None = None
+        self._initial: State = {}
+        self.instance: WebInstance | None = None
+        """The started task."""
+
+    @property
+    def kind(self) -> PageKind:
+        """Settings of a page whose randomness depends on the seed."""
+        return PageKind(self.width, self.height, "", f"{_script()}\n__page.seed({self._seed});")
+
+    @property
+    def web(self) -> WebPage:
+        """Returns the page; raises SandboxFailure before the start."""
+        assert isinstance(self._page, WebPage)
+        return self._page
+
+    async def outcome(self) -> Outcome:
+        """Scores the change of the state since the page settled, or reads the page's own reward.
+
+        Raises:
+            TrajectoryFailure: the application reports no states, or the page's reward is invalid.
+        """
+        if self.instance is None or self._place is None:
+            raise SandboxFailure("the sandbox is not started")
+        if self.instance.task.reward:
+            return _read_reward(await self.web.evaluate(f"({self.instance.task.reward})"))
+        _, current = await self._place.contract.states(self._sid)
+        reward = self.instance.reward(self._initial, current)
+        return Outcome(done=reward == 1.0, reward=reward)
+
+    async def states(self) -> tuple[State, State]:
+        """Returns the state when the page first settled, and the current state."""
+        assert self._place is not None
+        return self._initial, (await self._place.contract.states(self._sid))[1]
+
+    async def put(self, state: State) -> None:
+        """Sets the state as the page itself would, to test a verifier on it; the page does not reload."""
+        assert self._place is not None
+        await self._place.contract.put(self._sid, state)
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        application, self.instance = self._instance_of(task.template, seed)
+        self._seed, self._instruction = seed, self.instance.instruction
+        self._place, self._sid = self._places[application], new_session()
+        keeps_state = not self.instance.task.reward
+        if keeps_state:
+            await self._place.contract.set(self._sid, self.instance.initial)
+        await self._open(f"{self._place.origin}{self.instance.page}?sid={self._sid}", "1")
+        await self.web.settle(OPENING_MS)
+        if keeps_state:
+            _, self._initial = await self._place.contract.states(self._sid)
+
+    async def _observe(self, elements: bool) -> Observation:
+        png = await self._page.screenshot()
+        found: list[Any] = await self._page.evaluate("__page.elements()") if elements else []
+        return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
+
+    async def _react(self, action: act.Action) -> None:
+        await self.web.settle(WAIT_MS if action.type == "wait" else ACTION_MS)
+
+    async def _stop(self) -> None:
+        await super()._stop()
+        if self._place is not None and self._sid and self.instance and not self.instance.task.reward:
+            with contextlib.suppress(SandboxFailure, asyncio.CancelledError):
+                await self._place.contract.end(self._sid)
+
+
+class WebAppReward(Verifier):
+    """Rewards 1 as soon as the changes are the wanted ones, and 0 before, so a trajectory ends with success or at its
+    step limit."""
+
+    each_step = True
+    reads = WebAppSandbox
+
+    async def outcome(self, sandbox: WebAppSandbox) -> Outcome:
+        """Scores the application's state, or reads its page's reward."""
+        return await sandbox.outcome()
+
+
+@cache
+def _script() -> str:
+    return SCRIPT + Path(__file__).with_name("page.js").read_text()
+
+
+def _read_reward(answer: Any) -> Outcome:
+    if answer is None or answer is False:
+        return Outcome(done=False, reward=0.0)
+    if not isinstance(answer, int | float) or not -1.0 <= answer <= 1.0:
+        raise TrajectoryFailure("verifier", f"the page's reward is {written(answer)}, not a number in [-1, 1]")
+    return Outcome(done=True, reward=float(answer))
+
+
+def _element(
+    name: str, kind: str, left: float, top: float, right: float, bottom: float, interactive: bool, value: str
+) -> Element:
+    return Element(name, kind, (left, top, right, bottom), interactive, value)
 
 
 class WebAppConfig(ChromiumConfig):

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from environments.pool import SandboxPool
-from environments.webapp.environment import WebAppConfig, WebAppEnvironment
-from environments.webapp.sandbox import WebAppReward, WebAppSandbox
+from environments.webapp.environment import WebAppConfig, WebAppEnvironment, WebAppReward, WebAppSandbox
 from environments.webapp.tasks import action_for
 from tests.tiers import lacks
 

@@ -19,8 +19,7 @@ import psutil
 import pytest
 
 from environments.pool import SandboxPool
-from environments.webapp.environment import WebAppConfig, WebAppEnvironment
-from environments.webapp.sandbox import WebAppReward, WebAppSandbox
+from environments.webapp.environment import WebAppConfig, WebAppEnvironment, WebAppReward, WebAppSandbox
 from environments.webapp.tasks import action_for
 from schemas.action import Click, Wait
 from schemas.observation import Outcome
