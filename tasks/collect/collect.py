@@ -1,23 +1,32 @@
 """Stage `collect`: roll out the curriculum's choices, and write trajectories as they finish."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 
+from curation.curriculum import apportion
 from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
-from rollout.runner import missing
+from learning.algorithms.method import DataSource, method_of
+from models.policy import EXPLORERS
+from rollout.actor import Actor
+from rollout.runner import missing, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
+from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.stage import PlainResult
 from schemas.tables.verdict import Verdict
+from storage.catalog import answers
 from storage.lake import Lake
-from tasks.collect.parts import collect_in_parts, roll_out
-from tasks.collect.plan import finished, plan
+from tasks.collect.plan import choices_of, finished, plan
 from tasks.collect.records import drop_unfinished, write
-from tasks.collect.refill import refills
 from tasks.collect.stream import roll_out_and_train
-from tasks.running.cluster import shares_out
+from tasks.collect.stream_pool import can_teach
+from tasks.running.cluster import part_task, share_out, shares_out
+from tasks.running.console import bar
 from tasks.running.run import Run
+from tasks.running.run_status import published
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing
 from tasks.shared.failing import failing
@@ -42,20 +51,119 @@ def collect_trajectories(run: Run, iteration: int) -> PlainResult:
         result = _result(lake, iteration)
         numbers = {**result.numbers, "stream": trained.model_dump()}
         return PlainResult(text=f"{result}; {trained.updates} updates meanwhile", numbers=numbers)
-    _roll_out(run, iteration, version, left, {})
+    _collect_missing(run, iteration, version, left, {})
     for more in refills(run, iteration, version):
         left = missing(plan(run, iteration, version, more), finished(lake, iteration))
-        _roll_out(run, iteration, version, left, more)
+        _collect_missing(run, iteration, version, left, more)
     return _result(lake, iteration)
 
 
-def _roll_out(
+def _collect_missing(
     run: Run, iteration: int, version: str, left: Sequence[PlannedTrajectory], further: Mapping[str, int]
 ) -> None:
     if not shares_out(run.config):
         roll_out(run.config, run.lake, left, version)
     elif left:
         collect_in_parts(run, iteration, version, further)
+
+
+def collect_in_parts(run: Run, iteration: int, version: str, further: Mapping[str, int]) -> int:
+    """Roll out the missing trajectories of an iteration on the machines of `cluster`, and return their number.
+
+    Each part is a Prefect task that finds its finished work. `further` is the number of additional groups by task.
+    """
+    given = {"config": run.config, "run_id": run.run_id, "iteration": iteration, "version": version}
+    given |= {"further": dict(further)}
+    parts = [{**given, "part": part} for part in range(run.config.cluster.parts)]
+    return sum(share_out(run.config, collect_part, parts, "collect, parts"))
+
+
+@part_task("collect-part")
+def collect_part(
+    config: Config, run_id: str, iteration: int, version: str, further: Mapping[str, int], part: int
+) -> int:
+    """Roll out the missing trajectories of one part, and return their number.
+
+    Part k of n has the k-th, the (n+k)-th, ... trajectory of the plan. The plan mixes tasks, so parts take about
+    equally long.
+    """
+    lake = Lake.open(config.lake, create=False)
+    own = plan(Run(config, lake, run_id), iteration, version, further)[part :: config.cluster.parts]
+    drop_unfinished(lake, iteration, attempts(own))
+    left = missing(own, finished(lake, iteration))
+    with published(lake, run_id, "collect", part):
+        roll_out(config, lake, left, version)
+    return len(left)
+
+
+def roll_out(config: Config, lake: Lake, planned: Sequence[PlannedTrajectory], version: str) -> None:
+    """Roll out trajectories in this process, and write them as they finish. `version` is the policy version."""
+    with ExitStack() as stack:
+        explorer = stack.enter_context(Actor(EXPLORERS.class_of(config.collect.explorer)(), 1.0))
+        actors = {"explorer": [explorer]}
+        if any(one.policy != "explorer" for one in planned):
+            policy = stack.enter_context(Actor(load_policy(config, lake, version), config.temperature))
+            actors |= {"policy": [policy], "relay": [policy, explorer]}
+        sink = lambda chunk: write(lake, chunk)  # noqa: E731
+        roll_out_all(config, planned, lambda one: actors[one.policy], sink, bar, "collect", for_data=True)
+
+
+def attempts(planned: Iterable[PlannedTrajectory]) -> set[str]:
+    """Return the ids of trajectories and of all of their possible retries."""
+    ids: set[str] = set()
+    for one in planned:
+        now: PlannedTrajectory | None = one
+        while now is not None:
+            ids.add(now.trajectory_id)
+            now = now.retry("sandbox")
+    return ids
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWorth:
+    """Reward of one trajectory of a group, with the columns of `storage/queries/group_worth.sql`."""
+
+    group_id: str
+    attempt: int
+    success: bool | None
+    worth: float | None
+
+
+def refills(run: Run, iteration: int, version: str) -> Iterator[Mapping[str, int]]:
+    """Yield the number of further groups of each round, by task. The caller collects them before the next round.
+
+    Further groups replace groups that cannot teach (dynamic sampling, DAPO, arXiv 2503.14476). They depend only on the
+    lake's content, so an interrupted collection continues with the same groups.
+
+    The rounds end when `train.group.groups` groups can teach, or after `train.group.refill` rounds. Methods that do not
+    compare groups have no rounds.
+    """
+    group = run.config.train.group
+    if method_of(run.config.train).source is not DataSource.GROUPS:
+        return
+    choices = choices_of(run, iteration)
+    chosen = {one.task_id: one.policy_trajectories // group.size for one in choices if one.policy_trajectories}
+    further: dict[str, int] = {}
+    for _ in range(group.refill):
+        lacking = group.groups - len(_teaching(run, iteration, version, further))
+        if lacking <= 0:
+            return
+        further = {task: further.get(task, 0) + count for task, count in apportion(chosen, lacking).items()}
+        yield further
+
+
+def _teaching(run: Run, iteration: int, version: str, further: Mapping[str, int]) -> list[str]:
+    """Return the planned groups that can teach."""
+    group = run.config.train.group
+    planned = {one.group_id for one in plan(run, iteration, version, further)}
+    rows = answers(run.lake, GroupWorth, "group_worth", iteration=iteration, scored=group.advantage == "pass1")
+    found: dict[str, dict[int, float | None]] = defaultdict(dict)
+    solved = {row.group_id for row in rows if row.success}
+    for row in rows:
+        slot = row.attempt % group.size
+        if row.group_id in planned and found[row.group_id].get(slot) is None:
+            found[row.group_id][slot] = row.worth
+    return [name for name, worth in found.items() if can_teach(list(worth.values()), group, name in solved)]
 
 
 def gated(run: Run, iteration: int) -> Callable[[list[FinishedTrajectory]], None]:
