@@ -9,32 +9,43 @@ import asyncio
 import contextlib
 import random
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from apps.desk.pictures import DeskPictures, digest_of
-from curation.gates.registry import gates_of
+from curation.annotation import TrajectoryRoute, annotations_of
+from curation.gates.registry import gates_of, verdicts_of
+from curation.reflections import reflections_of
 from environments.pool import SandboxPool
 from environments.registry import environments_of
 from models.completion import Completion
 from models.judges.registry import required_judge
 from models.policy import EXPLORERS, Context
 from rollout.actor import Actor
+from rollout.judging import with_judgement
 from rollout.oversight import PERSON, Overseen, by_person
 from rollout.session import roll_out
-from rollout.trajectory import PlannedTrajectory
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.action import Action, to_json
 from schemas.config import Config
 from schemas.failure import FlywheelError, TrajectoryFailure, UsageError
+from schemas.table import utc_now
 from schemas.tables.review import Review
 from schemas.tables.task import JUDGED, GuiTask
 from schemas.tables.trajectory import SPLIT_STARTS, Trajectory
 from storage.lake import Lake
-from tasks.live import store
+from tasks.collect.records import write as write_records
+from tasks.shared.agreements import Standing
+from tasks.shared.gate_facts import Known
 from tasks.shared.policies import champion_if_any, last_iteration, policies
-from tasks.shared.reviews import Conflict, Draft, require_name, require_words, write
+from tasks.shared.reviews import Conflict, Draft, require_name, require_words, take_effect
+from tasks.shared.reviews import write as write_review
 from tasks.shared.suite import tasks_of
 from tasks.shared.weights import load_policy
+from tasks.think.think import thinkable, thinkers_of
+from tasks.think.thoughts import IterationThoughts
+from tasks.think.walk import ThinkingWalk
 
 EXPLORER = "explorer"
 RESULT = {"trajectory_id", "success", "reward", "termination", "failure_boundary", "failure_reason", "n_steps"}
@@ -245,7 +256,7 @@ class LiveSessions:
             record = await roll_out(pool, session.planned, [overseen], True, policy.history_images, policy.asked)
             session.turn("storing", proposal=None)
             parts = (self._config, self._patient, session.planned, record, session.reviews)
-            session.turn("ended", result=(await asyncio.to_thread(store, *parts)).trajectory)
+            session.turn("ended", result=(await asyncio.to_thread(store_trajectory, *parts)).trajectory)
         except asyncio.CancelledError:
             session.turn("ended", problem="The desk ended before this was stored.")
             raise
@@ -306,7 +317,7 @@ class LiveSessions:
     def _write(self, session: LiveSession, proposal: Completion, decided: ProposalDecision) -> Review:
         original = to_json(proposal.action) if proposal.action else None
         draft = _draft(session, decided)
-        return write(self._patient, draft, session.planned.iteration, (original, proposal.thought))
+        return write_review(self._patient, draft, session.planned.iteration, (original, proposal.thought))
 
 
 def _draft(session: LiveSession, decided: ProposalDecision) -> Draft:
@@ -322,3 +333,31 @@ def _draft(session: LiveSession, decided: ProposalDecision) -> Draft:
         thought=decided.thought if overridden else None,
         seconds=decided.seconds,
     )
+
+
+def store_trajectory(
+    config: Config, lake: Lake, planned: PlannedTrajectory, record: FinishedTrajectory, reviews: Sequence[Review]
+) -> FinishedTrajectory:
+    """Write a finished trajectory of a session, then its verdicts, annotations and reviews.
+
+    If a later part fails, the trajectory stays stored, and `flywheel refilter` does the rest.
+    """
+    judge = required_judge(config.judge) if planned.task.verifier == JUDGED else None
+    record = with_judgement(config, judge, planned, record)
+    trajectory, now = record.trajectory, utc_now()
+    write_records(lake, [record])
+    probation = Standing(lake, config.judge).probation(record.verdict.gate_version) if record.verdict else ""
+    context = Known(lake, trajectory.iteration).context(trajectory, record.verdict, probation)
+    *verdicts, decision = verdicts_of(gates_of(config.filter), trajectory, record.steps, context, now)
+    decided = TrajectoryRoute.of(decision)
+    lake.append("verdicts", [*verdicts, decision])
+    if decision.route != "none":
+        lake.append("reflections", reflections_of(trajectory, record.steps, now))
+    free = thinkers_of(config, lake, free=True)
+    IterationThoughts(config, lake, trajectory.iteration, free).of(
+        [ThinkingWalk(trajectory, thinkable(record.steps, decided))]
+    )
+    lake.append("annotations", list(annotations_of({trajectory.trajectory_id: decided}, [record.steps], now)))
+    for number in range(len(reviews)):
+        take_effect(lake, trajectory, reviews[: number + 1])
+    return record
