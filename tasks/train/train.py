@@ -1,11 +1,14 @@
 """Stages `train` and `ct`: train a candidate in a separate process, from pinned table versions."""
 
+import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from common.text import counted
 from learning.algorithms.method import DataSource, method_of
+from learning.data.sample import read_screenshots
 from learning.engines.choice import optimizer_of
 from learning.identity import sweep
 from learning.job import Job, TrainerReport
@@ -13,6 +16,7 @@ from models.serving.served import make_room
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.table import Metrics
+from schemas.tables.forgotten import Forgotten
 from schemas.tables.stage import PlainResult, StageResult
 from storage.lake import Lake
 from tasks.launching.trainer_process import TrainerProcess
@@ -21,15 +25,14 @@ from tasks.running.run import Run
 from tasks.running.stage import result_of, stage
 from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of, write_pictures
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import Origin, champion, made_in, measured_ancestor, register, version_of
+from tasks.shared.policies import Origin, champion, made_in, measured_ancestor, policy_row, register, version_of
 from tasks.shared.reviews import settle
+from tasks.shared.training_ledger import read_by
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import group_material
-from tasks.train.kept import read_for, require_kept
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
 from tasks.train.recorded import Recorder, keep_profile
-from tasks.train.reproducibility import digests_of, require_same
 from tasks.train.results import Streamed, TrainResult
 from tasks.train.supervised import continual_material, supervised
 
@@ -114,6 +117,57 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainResult:
     shutil.rmtree(folder)
     pace = f"learning rate {job.learning_rate:g}, loss {trained.loss:.3f}, {trained.samples_per_s:.0f} samples/s"
     return TrainResult(text=f"{material.summary}, {pace}", numbers=metrics, policy=recipe.version)
+
+
+def read_for(config: Config, lake: Lake, recipe: PolicyRecipe) -> set[str]:
+    """Return the ids of the trajectories whose data a training reads."""
+    train = config.train
+    return read_by(lake, train.method, recipe.iteration, recipe.pins, bool(train.ct.perception))
+
+
+def require_kept(lake: Lake, read: set[str]) -> None:
+    """Refuse to continue a training whose data was forgotten or is being forgotten.
+
+    Raises:
+        FlywheelError: there is such data. The message has the id of a trajectory.
+    """
+    gone = sorted(read.intersection(lake.read("forgotten", ["trajectory_id"])["trajectory_id"].to_pylist()))
+    if gone:
+        raise FlywheelError(
+            f"{counted(len(gone), 'trajectory', 'trajectories')} that this training reads were forgotten meanwhile, "
+            f"{gone[0]} for one; no policy is made.",
+            f"Let `flywheel forget {gone[0]}` end, then train again.",
+        )
+
+
+def digests_of(job: Job) -> dict[str, str]:
+    """Return a digest of the samples in the trainer's form, and a digest of their pictures that ignores the order.
+
+    The digest of the pictures is computed from their sha256, which `write_pictures` has checked.
+    """
+    with job.samples.open("rb") as samples:
+        found = {"samples": hashlib.file_digest(samples, "sha256").hexdigest()}
+    names = sorted(read_screenshots(job.screenshots))
+    return {**found, "pictures": hashlib.sha256("\n".join(names).encode()).hexdigest()}
+
+
+def require_same(lake: Lake, recipe: PolicyRecipe, found: Mapping[str, str]) -> None:
+    """Refuse to repeat a training if the training set differs from the original training set.
+
+    Raises:
+        FlywheelError: the training sets differ. The message has the differences.
+    """
+    assert recipe.like is not None
+    kept = policy_row(lake, recipe.like).training_set
+    before: dict[str, str] = json.loads(kept or "{}")
+    if differing := [name for name, digest in found.items() if before.get(name, digest) != digest]:
+        gone = sum(recipe.like in row.policies for row in lake.rows(Forgotten))
+        why = f"; {counted(gone, 'trajectory', 'trajectories')} that it learned from were forgotten" if gone else ""
+        raise FlywheelError(
+            f"The training set of {recipe.like} cannot be made again: its {' and its '.join(differing)} are not those "
+            f"that it was trained on{why}.",
+            "Retrain from today's data without `--like`.",
+        )
 
 
 def _register_streamed(config: Config, lake: Lake, recipe: PolicyRecipe, streamed: Streamed) -> TrainResult:

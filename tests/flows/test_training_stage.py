@@ -27,8 +27,7 @@ from tasks.shared.paths import work_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder, load_policy
 from tasks.train import train
-from tasks.train.kept import read_for
-from tasks.train.train import PINNED, pins_of, train_from
+from tasks.train.train import PINNED, pins_of, read_for, train_from
 from tests.flows.conftest import Turned
 from tests.processes import running
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
