@@ -265,7 +265,9 @@ def _counted(rows: Sequence[Proposal]) -> Proposals:
 
 
 def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, int] | None) -> list[MakerInputs]:
-    """Return the inputs for each environment whose sandboxes can be set to a state.
+    """Return the inputs of makers for each environment whose sandboxes can be set to a state.
+
+    The inputs are the world of the environment, and the tasks from which new tasks can be made.
 
     Args:
         config: the resolved config.

@@ -143,7 +143,8 @@ def require_kept(lake: Lake, read: set[str]) -> None:
 def digests_of(job: Job) -> dict[str, str]:
     """Return a digest of the samples in the trainer's form, and a digest of their pictures that ignores the order.
 
-    The digest of the pictures is computed from their sha256, which `write_pictures` has checked.
+    Equal digests mean that two training sets are equal, byte by byte. The digest of the pictures is computed from their
+    sha256, which `write_pictures` has checked.
     """
     with job.samples.open("rb") as samples:
         found = {"samples": hashlib.file_digest(samples, "sha256").hexdigest()}

@@ -9,7 +9,7 @@ from learning.data.sample import TrainSample, order_of, read_samples
 from schemas.action import Click, Wait, to_json
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.train.mixture import MixturePart, drawn, perception_part, write_mixture
+from tasks.train.supervised import MixturePart, drawn, perception_part, write_mixture
 
 CLICK = to_json(Click(x=0.5, y=0.25))
 THINKS = {"thoughts": True, "without": 0.0}

@@ -19,8 +19,8 @@ from schemas.failure import LakeError
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import write_pictures
-from tasks.train.mixture import MixturePart, drawn, write_mixture
 from tasks.train.preferences import preferences_of
+from tasks.train.supervised import MixturePart, drawn, write_mixture
 from tests.fixtures.sentences import Sentences
 from tests.unit.storage.plain_samples import continual_samples, questions_of, samples_of, weigh
 
