@@ -4,16 +4,16 @@ from prefect import State, flow
 
 from schemas.config import Config
 from tasks.annotate import annotate_steps
-from tasks.check import check_before_spending
 from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.evaluate import evaluate_candidate
 from tasks.filter import filter_trajectories
+from tasks.preflight.preflight import require
 from tasks.prepare import prepare_lake
 from tasks.promote.promote import promote_candidate
 from tasks.quality.gate import check_again, check_quality
 from tasks.reflect.reflect import reflect_on_failures
-from tasks.running.boundary import until_paused
+from tasks.running.boundary import flow_task, until_paused
 from tasks.running.budget import Exhausted
 from tasks.running.iterations import close_iteration, plan_iterations
 from tasks.running.pausing import Pause
@@ -78,3 +78,9 @@ def collect(config: Config) -> State[Pause | Exhausted] | None:
             collect_trajectories(config, iteration)
             filter_trajectories(config, iteration)
     return end.state
+
+
+@flow_task("check")
+def check_before_spending(config: Config) -> None:
+    """Refuse a run that would fail. Raises the errors of `tasks.preflight.preflight.require`."""
+    require(config)
