@@ -14,12 +14,13 @@ from tasks.exchange.importing import (
     import_decisions,
 )
 from tasks.filter import filter_trajectories
-from tasks.maintain import maintain_lake
 from tasks.prepare import prepare_lake
 from tasks.quality.gate import Passed, check_again, check_quality, verify_quality
 from tasks.refilter import Changes, refilter_trajectories
+from tasks.running.boundary import boundary
+from tasks.running.console import print_line
 from tasks.running.iterations import close_iteration
-from tasks.running.run import open_run, run_name
+from tasks.running.run import open_run, run_name, run_of
 from tasks.synthesize.command import synthesize_now
 from tasks.synthesize.synthesize import Made
 from tasks.think.think import think_of_steps
@@ -109,3 +110,14 @@ def maintain(config: Config) -> dict[str, int]:
     """
     with open_run(config, create=False):
         return maintain_lake(config)
+
+
+@boundary("maintain")
+def maintain_lake(config: Config) -> dict[str, int]:
+    """Run `storage.lake.Lake.maintain`, and return the size of the lake in bytes before and after."""
+    lake = run_of(config, create=False).lake
+    before = lake.size_bytes()
+    lake.maintain()
+    after = lake.size_bytes()
+    print_line(f"maintain: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after")
+    return {"bytes_before": before, "bytes_after": after}
