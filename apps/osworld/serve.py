@@ -15,8 +15,7 @@ from apps.osworld.app import make_app
 from apps.osworld.machine import DesktopMachine
 from apps.process import Interrupts
 from apps.sandboxes.guard import token_named
-from environments.desktop.catalog import EXTRA
-from environments.desktop.environment import DesktopConfig, DesktopEnvironment
+from environments.desktop.environment import EXTRA, DesktopConfig, DesktopEnvironment
 from environments.registry import environments_of
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError

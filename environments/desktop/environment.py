@@ -10,9 +10,9 @@ from typing import Annotated
 from pydantic import Field
 
 from environments.desktop.boxed import Isolation
-from environments.desktop.catalog import EXTRA, FONT, PACKAGES, TASKS
 from environments.desktop.isolation import require_walls
 from environments.desktop.sandbox import DesktopSandbox, begin
+from environments.desktop.tasks import calculator, editor, files, pictures, terminal, windows
 from environments.desktop.tasks.task import DesktopTask
 from environments.environment import Environment
 from environments.host import Host, NoHost
@@ -23,6 +23,28 @@ from schemas.failure import FlywheelError, SandboxFailure
 from schemas.tables.task import TaskEntry
 
 Side = Annotated[int, Field(ge=320, le=4096)]
+TASKS: Mapping[str, DesktopTask] = {
+    **editor.TASKS,
+    **terminal.TASKS,
+    **files.TASKS,
+    **calculator.TASKS,
+    **pictures.TASKS,
+    **windows.TASKS,
+}
+"""Tasks by template."""
+PACKAGES: Mapping[str, str] = {
+    "Xvfb": "xvfb",
+    "openbox": "openbox",
+    "xterm": "xterm",
+    "mousepad": "mousepad",
+    "pcmanfm": "pcmanfm",
+    "galculator": "galculator",
+    "gpicview": "gpicview",
+}
+"""Debian's package for each program."""
+FONT = ("/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf", "fonts-dejavu-core")
+"""The programs' font, so that desktops look alike everywhere, and its package."""
+EXTRA = "pip install 'flywheel[desktop]'"
 
 
 class DesktopConfig(EnvironmentConfig):
@@ -50,7 +72,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
 
     @property
     def templates(self) -> Mapping[str, DesktopTask]:
-        """Returns the templates of `environments.desktop.catalog`; a subclass may have others."""
+        """Returns the templates of `environments.desktop.tasks`; a subclass may have others."""
         return TASKS
 
     @property

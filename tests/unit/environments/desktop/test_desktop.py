@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from environments.desktop.boxed import AskFailed, RunningDesktop
-from environments.desktop.catalog import TASKS
-from environments.desktop.environment import DesktopConfig, DesktopEnvironment
+from environments.desktop.environment import TASKS, DesktopConfig, DesktopEnvironment
 from environments.desktop.sandbox import DesktopReward, DesktopSandbox, begin, events_of
 from environments.leased import leased_now
 from environments.pool import SandboxPool

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from environments.desktop.catalog import TASKS
+from environments.desktop.environment import TASKS
 from environments.desktop.goal import DesktopGoal, File, State, Want, Window, expected, unmet
 from environments.desktop.tasks.task import DesktopInstance
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from environments.desktop import environment, isolation
-from environments.desktop.catalog import PACKAGES
-from environments.desktop.environment import DesktopConfig, DesktopEnvironment
+from environments.desktop.environment import PACKAGES, DesktopConfig, DesktopEnvironment
 from schemas.failure import FlywheelError, UsageError
 
 
