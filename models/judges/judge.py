@@ -9,12 +9,12 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar, final
+from typing import ClassVar, Generic, Literal, TypeVar, final
 
-from models.judges.pairwise import Comparison, both_orders
 from schemas.config.section import Section
 
 Options = TypeVar("Options", bound=Section)
+Winner = Literal["first", "second", "tie"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,16 @@ class JudgeFailure(Exception):
     def __init__(self, reason: str, again: bool = True) -> None:
         self.again = again
         super().__init__(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Result of a comparison; `probability` is None if the judge failed, and `reason` then holds the error."""
+
+    probability: float | None
+    """Probability that the first trajectory is better, averaged over both orders."""
+    winner: Winner
+    reason: str = ""
 
 
 class Judge(ABC, Generic[Options]):
@@ -172,3 +182,21 @@ def _agreed(votes: Sequence[Judgement]) -> Judgement:
     lowest = min(votes, key=lambda vote: vote.score or 0.0)
     scores = " ".join(f"{vote.score:.2f}" for vote in votes)
     return Judgement(lowest.score, f"votes {scores}: {lowest.reason}", tokens)
+
+
+def both_orders(straight: float, swapped: float) -> Comparison:
+    """Combines both orders into the comparison of a first and a second trajectory.
+
+    Seed1.5-VL's pairwise generative reward model compares so (arXiv 2505.07062). Scoring both orders cancels the bias
+    for a position, so that the mean has p(a > b) + p(b > a) = 1 exactly. There is a winner only if both orders agree.
+
+    Args:
+        straight: P(the first trajectory is better) if it is shown first; in [0, 1].
+        swapped: P(the second trajectory is better) if it is shown first; in [0, 1].
+    """
+    probability = (straight + 1 - swapped) / 2
+    if straight > 0.5 > swapped:
+        return Comparison(probability, "first")
+    if swapped > 0.5 > straight:
+        return Comparison(probability, "second")
+    return Comparison(probability, "tie")

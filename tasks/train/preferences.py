@@ -10,8 +10,7 @@ from curation.pairs import PartingStep, pairs_of
 from learning.data.preferences import Preference, write_preferences
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily, Size
-from models.judges.judge import JudgeCase
-from models.judges.pairwise import Comparison
+from models.judges.judge import Comparison, JudgeCase
 from models.judges.registry import case_of, required_judge, screens_of
 from schemas.action import from_json
 from schemas.config import Config
