@@ -37,7 +37,7 @@ def root_of(config: str, overrides: Sequence[str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One arm with one training seed."""
+    """One arm with one run seed."""
 
     name: str
     seed: int

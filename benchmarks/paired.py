@@ -1,7 +1,7 @@
 """Paired differences of two arms, with two intervals: over trajectories taken as independent, and over clusters.
 
-Trajectories of one training seed share a policy, and trajectories of one task share its difficulty. So the interval
-over trajectories is too narrow. Resampling whole (training seed, task) clusters keeps these dependencies.
+Trajectories of one run seed share a policy, and trajectories of one task share its difficulty. So the interval
+over trajectories is too narrow. Resampling whole (run seed, task) clusters keeps these dependencies.
 
 Source: Davison and Hinkley, Bootstrap Methods, 1997, section 3.8.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 Key = tuple[int, str, int]
-"""Training seed, task, test seed."""
+"""Run seed, task, test seed."""
 RESAMPLES = 10_000
 
 
@@ -27,7 +27,7 @@ class Difference:
     trajectories: tuple[float, float]
     """Trajectories taken as independent."""
     clusters: tuple[float, float]
-    """Resampled by (training seed, task)."""
+    """Resampled by (run seed, task)."""
     n: int
     clustered: int
     """The number of clusters."""
@@ -70,13 +70,13 @@ def difference(ours: Mapping[Key, float], theirs: Mapping[Key, float]) -> Differ
 
 
 def mean_with_interval(values: Mapping[Key, float]) -> dict[str, float]:
-    """Return the mean and its 95 % interval over clusters of (training seed, task)."""
+    """Return the mean and its 95 % interval over clusters of (run seed, task)."""
     low, high = bootstrap(clusters_of(values))
     return {"mean": float(np.mean(list(values.values()))) if values else float("nan"), "low": low, "high": high}
 
 
 def clusters_of(values: Mapping[Key, float]) -> list[list[float]]:
-    """Group values by training seed and task."""
+    """Group values by run seed and task."""
     clusters: dict[tuple[int, str], list[float]] = {}
     for (seed, task, _), value in sorted(values.items()):
         clusters.setdefault((seed, task), []).append(value)

@@ -6,7 +6,7 @@ of plain collection on the same tasks.
 
 With `--training`, arms have equal sandbox steps and equal training (docs/reflect.md): `plain`; `corrections`, which
 uses part of its steps for corrections; and both followed by `dpo` on the pairs of their lakes. Held-out success is
-paired by training seed, task and test seed. Every arm is a lake under FLYWHEEL_HOME, so an interrupted run resumes
+paired by run seed, task and test seed. Every arm is a lake under FLYWHEEL_HOME, so an interrupted run resumes
 there.
 """
 
@@ -71,7 +71,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--config", default="configs/miniwob.toml")
     parser.add_argument("--trajectories", type=int, default=20, help="collected per task")
     parser.add_argument("--training", action="store_true", help="compare trainings with and without corrections")
-    parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")
+    parser.add_argument("--seeds", type=int, default=3, help="run seeds per arm")
     parser.add_argument("--iterations", type=int, default=2)
     parser.add_argument("--test-seeds", type=int, default=40, help="test seeds per task")
     options = add_options(parser).parse_args(words)
@@ -171,7 +171,7 @@ def unverified(lake: Lake, config: Config) -> int:
 
 
 def _trained(options: argparse.Namespace) -> tuple[list[Row], list[Row]]:
-    """Both arms of every training seed, each also after `dpo`, and their differences from the plain one."""
+    """Both arms of every run seed, each also after `dpo`, and their differences from the plain one."""
     rows: list[Row] = []
     for seed in range(options.seeds):
         plain = _arm(options, "plain", seed)

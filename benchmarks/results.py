@@ -38,7 +38,7 @@ class Spread(Measured):
     low: float
     high: float
     over: str
-    """What varies: `trajectories`, `training seeds`, `rounds`, ..."""
+    """What varies: `trajectories`, `run seeds`, `rounds`, ..."""
 
 
 class MeasuredValue(Measured):

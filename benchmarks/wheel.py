@@ -6,8 +6,8 @@ steps. After every iteration the champion is measured, greedily, on test seeds (
 authors have seen them while comparing variants of the recipe (docs/measurements.md, "Seeds"). Each arm is a lake, so an
 interrupted run resumes there.
 
-Differences of arms are paired by training seed, task and test seed, with two 95 % intervals: trajectories as if
-independent, and clusters of (training seed, task) resampled whole; the bar is on the lower end of both. Memory is the
+Differences of arms are paired by run seed, task and test seed, with two 95 % intervals: trajectories as if
+independent, and clusters of (run seed, task) resampled whole; the bar is on the lower end of both. Memory is the
 peak of the whole process tree while an arm runs. It is unknown, and its bar missed, where every run was interrupted.
 """
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for seed in range(options.seeds):
         for arm in options.arms:
             rows += _rows(config, options, arm, seed)
-            print_rows(_some(rows, SUCCESS), f"wheel, after {arm} with training seed {seed}")
+            print_rows(_some(rows, SUCCESS), f"wheel, after {arm} with run seed {seed}")
     lifts = [_lift_row(config, rows, arm, options.iterations - 1) for arm in options.arms if arm != "wheel"]
     lifts = [row for pair in lifts for row in pair]
     bars = _bars(config, rows, lifts, options)
@@ -71,7 +71,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--config", default="configs/miniwob.toml")
     parser.add_argument("--iterations", type=int, default=4)
-    parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")
+    parser.add_argument("--seeds", type=int, default=3, help="run seeds per arm")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--test-seeds", type=int, default=40, help="test seeds per task")
     options = add_options(parser).parse_args(arguments)
@@ -125,7 +125,7 @@ def _some(rows: list[Row], columns: Sequence[str]) -> list[Row]:
 
 
 def _summary(config: Config, rows: list[Row]) -> list[Row]:
-    """Success by arm and iteration, over training seeds, beside the explorer's on the same test seeds."""
+    """Success by arm and iteration, over run seeds, beside the explorer's on the same test seeds."""
     found: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         found.setdefault((row["arm"], row["iteration"]), []).append(row)
@@ -133,7 +133,7 @@ def _summary(config: Config, rows: list[Row]) -> list[Row]:
         {
             "arm": arm,
             "iteration": iteration,
-            "training seeds": len(some),
+            "run seeds": len(some),
             "mean success": fmean(row["success"] for row in some),
             "least": min(row["success"] for row in some),
             "most": max(row["success"] for row in some),

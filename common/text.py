@@ -9,13 +9,13 @@ therefore inserts a zero-width space into everything that looks like a special t
 `restored` removes these spaces from their answers, so that text copied from a prompt, such as `<b>`, equals the
 original.
 
-`counted` and `lasting` format numbers and durations for messages.
+`counted`, `some_of` and `lasting` format numbers and durations for messages.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator
@@ -117,6 +117,17 @@ TOKEN_FORMS = (
 """Patterns that most special tokens match."""
 _STARTS = re.compile(f"(?={'|'.join(TOKEN_FORMS)}).", re.DOTALL)
 _BROKEN = re.compile(rf"(?<=[<\[\u25c1]){ZERO_WIDTH}")
+
+
+def some_of(names: Sequence[str], most: int = 8) -> str:
+    """Lists the first names and the number of the others, such as `a, b and 3 more`.
+
+    Args:
+        names: all names, at least one.
+        most: maximum number of listed names.
+    """
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
 
 
 def broken(text: str) -> str:

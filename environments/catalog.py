@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from common.text import some_of
 from environments.environment import Environment
 from environments.registry import ENVIRONMENTS, environments_of, left_out, verifier_of
 from schemas.config import Config
@@ -140,8 +141,8 @@ def _found(field: str, name: str, environments: Environments) -> tuple[Environme
         hint = f"Define it in [environments.{asked}.tasks.{template}], or name another task of `{asked}`."
         raise UsageError(f"`{field}`: there is no task `{name}`.", hint)
     near = get_close_matches(template, known, n=1)
-    there = f"There are {', '.join(known[:8])} and so on, in {', '.join(one.name for one in environments)}."
+    there = f"Tasks of {', '.join(one.name for one in environments)}: {some_of(known)}." if known else ""
     hint = f"Did you mean `{near[0]}`?" if near else there
     if own is None and not near and IMPLIED not in {one.config.kind for one in environments}:
-        hint += f" MiniWoB++ is there only while no environment is named; name it too: environments.{IMPLIED}.pages=2."
+        hint += f" The config names other environments, so it has no MiniWoB++; add it: environments.{IMPLIED}.pages=2."
     raise UsageError(f"`{field}`: there is no task `{name}`.", hint)

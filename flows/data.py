@@ -38,13 +38,14 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
         checked: name of the data set, if the caller has checked it.
 
     Returns:
-        The iteration, its name, the written rows, and the number of trajectories by route. The iteration is None where
+        The iteration, its name, the written rows, the number of trajectories by route, and the number of rejected
+        trajectories by route and gate. The iteration is None where
         the lake has all trajectories and no import is left to finish; only new decisions of people are written then.
     """
     name = checked or check_import(config, request).name
     with open_run(config):
         if not has_new(config, request, name):
-            return {"iteration": None, **import_decisions(config, request, name), "routes": {}}
+            return {"iteration": None, **import_decisions(config, request, name), "routes": {}, "gates": {}}
         iteration = claim_import(config, request, name)
         written = import_data_set(config, request, name, iteration)
         check_quality(config, iteration)
@@ -53,7 +54,7 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
         annotate_steps(config, iteration)
         check_again(config, iteration)
         close_iteration(config, iteration)
-        return {"iteration": iteration, **written, "routes": routed["routes"]}
+        return {"iteration": iteration, **written, "routes": routed["routes"], "gates": routed.get("gates", {})}
 
 
 @flow(name="refilter", flow_run_name=run_name)

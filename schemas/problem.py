@@ -60,7 +60,7 @@ def in_words(found: Mapping[str, Any]) -> str:
             known = more["expected_tags"].replace("'", "")
             return f"there is no {more['tag']!r}; known: {known}"
         case "model_type" | "model_attributes_type" | "dict_type":
-            return "should be an object"
+            return 'should be an object, such as {"key": "value"}'
         case "list_type":
             given = found.get("input")
             example = f", such as {json.dumps([given])}" if isinstance(given, str) and len(given) <= 80 else ""
@@ -182,11 +182,43 @@ def explain(error: ValidationError, root: type[BaseModel], above: str = "") -> s
             such = shlex.quote(f"{dotted}=[{json.dumps(one)}]")
             lines.append(f"{key} should be a list, such as {such} (got {given!r}).")
         elif where not in [other for other, _ in places[:at]]:  # each type of a union refuses the value
-            reasons = [in_words(other) for there, other in places if there == where]
-            wanted = ", or ".join([reasons[0], *(one.removeprefix("should be ") for one in reasons[1:])])
+            reasons = [_bounded(in_words(other)) for there, other in places if there == where]
+            wanted = ", or ".join([reasons[0], *(re.sub("^(should|must) be ", "", one) for one in reasons[1:])])
             got = "" if isinstance(given, dict) else f" (got {given!r})"
             lines.append(f"{key}: {wanted}{got}.")
     return " ".join(lines)
+
+
+_BOUNDS = {
+    "greater_than_equal": ("should be greater than or equal to", "must be at least", "ge", "{} or more"),
+    "less_than_equal": ("should be less than or equal to", "must be at most", "le", "{} or less"),
+    "greater_than": ("should be greater than", "must be above", "gt", "more than {}"),
+    "less_than": ("should be less than", "must be below", "lt", "less than {}"),
+}
+"""For each of pydantic's errors about a bound: its text, the text of messages, the name of the bound, and the fix."""
+
+
+def _bounded(text: str) -> str:
+    """Returns a problem with the bound in a message's terms."""
+    for words, own, _, _ in _BOUNDS.values():
+        if text.startswith(words):
+            return own + text.removeprefix(words)
+    return text
+
+
+def fix(error: ValidationError, root: type[BaseModel], above: str = "") -> str:
+    """Returns the fix of the first refused value, as a hint; empty if the text of `explain` names it.
+
+    The arguments are those of `explain`.
+    """
+    item = error.errors()[0]
+    dotted = ".".join(filter(None, (above, *place(root, item["loc"]))))
+    if item["type"] in _BOUNDS and dotted:
+        _, _, bound, to = _BOUNDS[item["type"]]
+        return f"Set `{dotted}` to {to.format(format(item.get('ctx', {}).get(bound, 0), 'g'))}."
+    if item["type"] in ("extra_forbidden", "missing", "tuple_type", "value_error") or not dotted:
+        return ""
+    return f"docs/config.md describes `{dotted}`." if not above else f"Correct `{dotted}`."
 
 
 def named(section: type[BaseModel], key: str, *where: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from schemas.failure import FlywheelError, UsageError
-from schemas.problem import explain
+from schemas.problem import explain, fix
 
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseModel)
@@ -128,7 +128,7 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
         return section.model_validate(dict(given))
     except ValidationError as error:
         found = explain(error, section, key)
-        raise UsageError(found[0].upper() + found[1:]) from error
+        raise UsageError(found[0].upper() + found[1:], fix(error, section, key)) from error
 
 
 def seam(path: str) -> Any:

@@ -32,6 +32,8 @@ class FilterResult(StageResult):
 
     routes: Mapping[str, int]
     """Number of trajectories by route."""
+    gates: Mapping[str, Mapping[str, int]] = {}
+    """Number of rejected trajectories by route and by the gate that decided."""
     reflections: int
     """Number of steps with a finding."""
     unanswered: int
@@ -64,7 +66,13 @@ def decide_routes(run: Run, iteration: int) -> FilterResult:
     decisions, reflections, unanswered = _decided(run.config, run.lake, iteration, None)
     routes = Counter(decision.route for decision in decisions)
     reason = max(unanswered, key=unanswered.__getitem__, default="")
-    return FilterResult(routes=routes, reflections=reflections, unanswered=unanswered.total(), reason=reason)
+    gates: dict[str, Counter[str]] = {}
+    for decision in decisions:
+        if not decision.passed:
+            gates.setdefault(decision.route, Counter())[decision.reason.partition(":")[0]] += 1
+    return FilterResult(
+        routes=routes, gates=gates, reflections=reflections, unanswered=unanswered.total(), reason=reason
+    )
 
 
 filter_trajectories = stage("filter")(decide_routes)

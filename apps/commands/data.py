@@ -1,6 +1,7 @@
 """Implement `flywheel data`: export and import trajectories in other projects' formats."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +45,7 @@ def export(
     unit: Annotated[str | None, typer.Option(help="Unit of coordinates, if the format has several.")] = None,
     dialect: Annotated[str | None, typer.Option(help="Text form of actions, if the format has several.")] = None,
     images_at: Annotated[
-        str, typer.Option("--images-at", metavar="PREFIX", help="Prefix of the pictures' names, for Label Studio.")
+        str, typer.Option("--images-at", metavar="PREFIX", help="Prefix of the images' names, for Label Studio.")
     ] = "",
     redact: Annotated[
         bool | None,
@@ -122,10 +123,10 @@ def _report_redacted(redactor: "Redactor") -> None:
 
     if redactor.texts or redactor.regions:
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(redactor.texts.items()))
-        boxes = f"{counted(redactor.regions, 'box', 'boxes')} of {counted(len(redactor.painted), 'picture')}"
+        boxes = f"{counted(redactor.regions, 'box', 'boxes')} of {counted(len(redactor.painted), 'image')}"
         print_note(f"taken out of texts: {kinds or 'nothing'}; painted over: {boxes}.")
     if redactor.unread:
-        what = counted(len(redactor.unread), "picture")
+        what = counted(len(redactor.unread), "image")
         print_note(f"no text is known for {what}, exported as is; annotate.reader=rapidocr reads it.")
 
 
@@ -135,7 +136,7 @@ def import_(
     overrides: Overrides = None,
     config: ConfigFile = None,
     unit: Annotated[str | None, typer.Option(help="Unit of coordinates for records without one.")] = None,
-    images: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the records' pictures.")] = None,
+    images: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the records' images.")] = None,
     demonstrations: Annotated[
         bool, typer.Option("--demonstrations", help="Treat trajectories without an outcome as successes.")
     ] = False,
@@ -172,9 +173,17 @@ def import_(
         left_out = [file for file, _ in checked.left_out]
         print_json({**{key: value for key, value in done.items() if key != HEADLINE}, "left_out": left_out})
     else:
-        routes = ", ".join(f"{route} {n}" for route, n in sorted(done["routes"].items()))
+        routes = ", ".join(
+            f"{route} {n}{rejections(done['gates'].get(route, {}))}" for route, n in sorted(done["routes"].items())
+        )
         nothing = "" if done["trajectories"] or done["decisions"] else "nothing new"
         print_line("; ".join(part for part in (f"{done['source']}: {done[HEADLINE]}", routes, nothing) if part))
+
+
+def rejections(gates: Mapping[str, int]) -> str:
+    """Lists the gates that rejected a route's trajectories, most trajectories first; empty without a rejection."""
+    listed = ", ".join(f"{gate} {n}" for gate, n in sorted(gates.items(), key=lambda one: (-one[1], one[0])))
+    return f" ({listed})" if listed else ""
 
 
 import_.__name__ = "import"

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,8 @@ from schemas.failure import UsageError
 if TYPE_CHECKING:
     from models.families.family import ModelFamily
 
+ANY_SCREEN = (1000, 1000)
+"""Size of the screenshot if no coordinate depends on it."""
 MOST = 16384
 """Pixels of a screen's side, as in the table of steps."""
 BREAKS = {ord(one): one.encode("unicode_escape").decode() for one in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
@@ -28,7 +30,12 @@ def parse(
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Reply to parse.")] = None,
     family: Annotated[str, typer.Option(metavar="NAME|PATH", help="Model family: a name or a dotted path.")] = "",
     model: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint whose processor is used.")] = None,
-    screen: Annotated[str, typer.Option(metavar="WxH", help="Size of the screenshot, such as 1920x1080.")] = "",
+    screen: Annotated[
+        str,
+        typer.Option(
+            metavar="WxH", help="Size of the screenshot, such as 1920x1080; required if coordinates are pixels."
+        ),
+    ] = "",
     file: Annotated[
         Path | None, typer.Option(metavar="REPLIES.jsonl", help="File with one reply per line; - for stdin.")
     ] = None,
@@ -38,14 +45,24 @@ def parse(
     as_json: AsJson = False,
 ) -> None:
     """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""
+    from models.families.registry import FAMILIES
+
     if (text is None) == (file is None):
         raise UsageError("`flywheel parse` reads one reply or a file.", "Give TEXT or --file REPLIES.jsonl.")
     if file is not None and str(file) != "-" and (file.is_dir() or not file.exists()):
         raise UsageError(f"`--file {file}`: there is no such file.", "Name a file of JSON lines.")
-    reader, size = reader_of(family, model, template), size_of(screen)
+    reader = reader_of(family, model, template)
+    size = size_of(screen) if screen or reader.counts == "pixels" else ANY_SCREEN
     _require(reader, size)
+    noted = False
     for reply in [text or ""] if file is None else replies_of(file):
         found = as_read(reader, reply, size)
+        if not noted and (noted := _is_below_a_pixel(reader, found, size)):
+            others = ", ".join(name for name in (f"{family}-qwen2", f"{family}-internvl") if name in FAMILIES.names)
+            print_note(
+                "both coordinates are below one pixel: the model may write fractions of the screen"
+                + (f", as {others} does" if others else "")
+            )
         if as_json:
             print_json_line(found)
         else:
@@ -112,6 +129,15 @@ def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[
     unused = {"unused": list(read.unused)} if read.unused else {}
     sentence = {"sentence": words} if (words := family.sentence(read.action_text)) else {}
     return {"thought": read.thought, **sentence, "actions": listed, **unused, "error": read.error}
+
+
+def _is_below_a_pixel(family: "ModelFamily", found: Mapping[str, Any], screen: tuple[int, int]) -> bool:
+    """Checks whether a point in pixels has two coordinates between 0 and 1, as a point in fractions has."""
+    if family.counts != "pixels":
+        return False
+    width, height = family.sides(screen)
+    points = [(one["x"], one["y"]) for one in found["actions"] if "x" in one and "y" in one]
+    return any(0 < x * width < 1 and 0 < y * height < 1 for x, y in points)
 
 
 def replies_of(file: Path) -> Iterator[str]:

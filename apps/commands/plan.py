@@ -19,8 +19,7 @@ from schemas.config import Config, config_of
 from schemas.config.training import EpochSection
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
-from tasks.preflight.preflight import planned
-from tasks.preflight.unused_keys import refuse_unused_keys
+from tasks.preflight.preflight import options_read, planned
 from tasks.retrain import trained_row
 from tasks.running.budget import account, sentence, short
 from tasks.running.console import out
@@ -120,7 +119,7 @@ def plan_of(config: Config, iterations: int) -> Plan:
         evaluation_each=trajectories(measured_suites(config, lake)),
         start=0 if lake and lake.count("stages", {"stage": "prepare"}) else trajectories(measured_first(config)),
         training=_training(config),
-        options=refuse_unused_keys(config),
+        options=options_read(config, iterations),
         seconds=_seconds(finished, begun[-1] if unfinished else None, amount.total, iterations),
         megabytes=(left * _bytes_each(lake) + iterations * _bytes_of_policy(config)) / 1e6,
         budget=_budget(config, lake, iterations),

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from common.text import some_of
 from environments.catalog import catalog, tasks_named
 from environments.pool import SandboxPool
 from environments.registry import environments_of
@@ -86,7 +87,7 @@ class Serving:
         if having:
             raise ValueError(f"`task_id`: {name!r} is a task of several environments: write environment/template")
         near = get_close_matches(name, [*self.tasks, *(task.template for task in self.tasks.values())], n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(list(self.tasks)[:8])} and so on"
+        hint = f"did you mean {near[0]!r}?" if near else f"served tasks: {some_of(list(self.tasks))}"
         raise ValueError(f"`task_id`: no task {name[:80]!r} is served; {hint}")
 
     def seed(self, given: object) -> int:

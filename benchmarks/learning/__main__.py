@@ -42,7 +42,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.learning",
         description=described,
-        epilog="--short: one training seed on the fake sandbox, few trajectories.",
+        epilog="--short: one run seed on the fake sandbox, few trajectories.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=list(NAMES))
@@ -53,7 +53,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seeds",
         type=_seeds,
-        help="training seeds per arm (3; curriculum: 5); curriculum: or which, `21,22`",
+        help="run seeds per arm (3; curriculum: 5); curriculum: or which, `21,22`",
     )
     parser.add_argument("--environment", choices=list(curriculum.SETTINGS), help="curriculum: only this one")
     parser.add_argument("--start", type=int, help="supervised iterations before the arms part (4)")

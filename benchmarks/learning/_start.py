@@ -1,4 +1,4 @@
-"""Make the supervised start that all arms of a training seed share, and the branches from it.
+"""Make the supervised start that all arms of a run seed share, and the branches from it.
 
 A branch is a copy of the start's lake: the same champion, the same data, the same seeds to come. So arms are paired
 from the first trajectory on.
@@ -51,7 +51,7 @@ SHORT = (
 
 
 def start_of(options: argparse.Namespace, seed: int) -> Arm:
-    """Run the supervised start of a training seed."""
+    """Run the supervised start of a run seed."""
     folder = root_of(options.config, options.overrides).parents[1] / "learning"
     folder = folder / f"{root_of(options.config, options.overrides).name}-{options.start}" / f"start-{seed}"
     overrides = (*options.overrides, f"lake.uri={folder}/lake", f"seed={seed}")

@@ -2,8 +2,8 @@
 
 Both arms start from nothing and differ in `curriculum.method` alone: the same trajectories per iteration, the same
 training, the config's own weights. Success is that of the champion after an iteration, greedy, on the same test seeds.
-Each arm counts until the first iteration whose success, as mean over training seeds, reaches uniform sampling's last
-one. Nothing is interpolated, so a curve against itself gives 1. No choice used these training seeds (21 and up) and
+Each arm counts until the first iteration whose success, as mean over run seeds, reaches uniform sampling's last
+one. Nothing is interpolated, so a curve against itself gives 1. No choice used these run seeds (21 and up) and
 test seeds (4,000,000 and up).
 
 It runs on the fake sandbox and on MiniWoB++; `--environment` picks one. The fake sandbox has six tasks and a small
@@ -40,17 +40,17 @@ PLACES = {"fake": (FAKE,), "miniwob": ('environments={"miniwob":{}}',)}
 FEW = {"fake": (), "miniwob": ('suite.tasks=["click-test","focus-text"]',)}
 """The tasks of `--short`, where they are not those of all benchmarks."""
 CHOSEN_ON = range(6)
-"""Training seeds that the curriculum's numbers were chosen on."""
+"""Run seeds that the curriculum's numbers were chosen on."""
 FIRST_SEED, FIRST_TEST_SEED = 21, 4_000_000
 RESAMPLES = 10_000
 Curve = Sequence[tuple[int, float]]
 """Trajectories so far and the champion's success, iteration by iteration."""
 Pair = tuple[Curve, Curve]
-"""The curriculum's curve and uniform sampling's, of one training seed."""
+"""The curriculum's curve and uniform sampling's, of one run seed."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Turns both arms of every training seed in every environment and prints the tables."""
+    """Turns both arms of every run seed in every environment and prints the tables."""
     found: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     for environment in [options.environment] if options.environment else list(SETTINGS):
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     return finish("curriculum", [*rows, *found], bars, options, [found, rows])
 
 
-def training_seeds(named: str | int) -> list[int]:
+def run_seeds(named: str | int) -> list[int]:
     """`21,22,30`, or as many as the number says from the first on that no choice has seen.
 
     Raises:
@@ -81,16 +81,16 @@ def training_seeds(named: str | int) -> list[int]:
     text = str(named)
     seeds = [int(one) for one in text.split(",")] if "," in text else list(range(FIRST_SEED, FIRST_SEED + int(text)))
     if seen := sorted(set(seeds) & set(CHOSEN_ON)):
-        raise SystemExit(f"--seeds: the curriculum's numbers were chosen on training seeds {seen}. Name others.")
+        raise SystemExit(f"--seeds: the curriculum's numbers were chosen on run seeds {seen}. Name others.")
     return seeds
 
 
 def table(environment: str, curves: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
-    """What each training seed and their mean needed, with the interval of the mean's share."""
+    """What each run seed and their mean needed, with the interval of the mean's share."""
     pairs = {seed: (curve, curves["uniform"][seed]) for seed, curve in curves["curriculum"].items()}
     found = [{"environment": environment, "seed": seed, **needed([pair])} for seed, pair in pairs.items()]
     low, high = interval(list(pairs.values()))
-    whole = {**needed(list(pairs.values())), "95 % (training seeds)": f"{low:.2f} to {high:.2f}"}
+    whole = {**needed(list(pairs.values())), "95 % (run seeds)": f"{low:.2f} to {high:.2f}"}
     return [*found, {"environment": environment, "seed": "all", **whole, "low": low, "high": high}]
 
 
@@ -105,7 +105,7 @@ def champions(iterations: Sequence[Mapping[str, Any]]) -> list[tuple[int, str | 
 
 
 def mean_of(curves: Sequence[Curve]) -> Curve:
-    """The mean over training seeds, iteration by iteration."""
+    """The mean over run seeds, iteration by iteration."""
     whole = np.array(curves, dtype=float).mean(axis=0)
     return [(round(collected), float(success)) for collected, success in whole]
 
@@ -125,12 +125,12 @@ def needed(pairs: Sequence[Pair]) -> dict[str, Any]:
         "curriculum": first,
         "uniform": uniform,
         "share": first / uniform,
-        "95 % (training seeds)": "",
+        "95 % (run seeds)": "",
     }
 
 
 def interval(pairs: Sequence[Pair], seed: int = 0) -> tuple[float, float]:
-    """The 95 % interval of the share, from training seeds that are drawn anew; infinite where it is never reached."""
+    """The 95 % interval of the share, from run seeds that are drawn anew; infinite where it is never reached."""
     drawn = np.random.default_rng(seed).integers(0, len(pairs), (RESAMPLES, len(pairs)))
     shares = [needed([pairs[at] for at in chosen])["share"] for chosen in drawn]
     low, high = (float(np.quantile(shares, end, method="nearest")) for end in (0.025, 0.975))
@@ -138,12 +138,12 @@ def interval(pairs: Sequence[Pair], seed: int = 0) -> tuple[float, float]:
 
 
 def _curves(options: argparse.Namespace, environment: str) -> dict[str, dict[int, Curve]]:
-    """Every arm's curve by training seed."""
+    """Every arm's curve by run seed."""
     settings = () if options.short else SETTINGS[environment]
     overrides = (*settings, *options.overrides, *PLACES[environment], *(FEW[environment] if options.short else ()))
     iterations = options.start + options.iterations
     curves: dict[str, dict[int, Curve]] = {name: {} for name in ARMS}
-    for seed in training_seeds(options.seeds):
+    for seed in run_seeds(options.seeds):
         for name, word in ARMS.items():
             curves[name][seed] = _curve(_arm(options, overrides, name, word, seed), iterations, options.test_seeds)
     return curves

@@ -18,7 +18,7 @@ KEPT = 0.95
 
 
 def run(options: argparse.Namespace) -> int:
-    """Trains the specialists of every training seed, merges them, and prints the table."""
+    """Trains the specialists of every run seed, merges them, and prints the table."""
     tasks = load_config(options.config, options.overrides).suite.tasks
     halves = {"specialist-a": tasks[0::2], "specialist-b": tasks[1::2]}
     rows = []

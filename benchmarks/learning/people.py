@@ -2,12 +2,12 @@
 
 `python -m benchmarks.learning.people [--short] [--seeds N] --json PATH`, on the fake sandbox with a small network
 
-For every training seed a few iterations are run. Then three arms continue from copies of the same lake, on the four
+For every run seed a few iterations are run. Then three arms continue from copies of the same lake, on the four
 tasks in which its champion is weakest. `people`: a scripted annotator decides 200 times at the API of a real `flywheel
 desk`, then `flywheel retrain`. `collected`: 200 further trajectories of the same tasks, and the iteration's training.
 `equal steps`: further trajectories with as many sandbox steps as `people` took, whose corrections are tried in
 sandboxes. All train once, from the same champion, for the same number of steps. Success on the four tasks is paired by
-training seed, task and test seed. Every arm is a lake under FLYWHEEL_HOME, so an interrupted run resumes there.
+run seed, task and test seed. Every arm is a lake under FLYWHEEL_HOME, so an interrupted run resumes there.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--decisions", type=int, default=200, help="and further trajectories of the other arm")
     parser.add_argument("--trajectories", type=int, default=60, help="collected per task and iteration before")
     parser.add_argument("--iterations", type=int, default=3, help="before")
-    parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")
+    parser.add_argument("--seeds", type=int, default=3, help="run seeds per arm")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--test-seeds", type=int, default=60, help="test seeds per task")
     options = add_options(parser).parse_args(words)

@@ -21,7 +21,7 @@ ABOVE = 1e-3
 
 
 def run(options: argparse.Namespace) -> int:
-    """Turns the arms of every training seed and prints the table."""
+    """Turns the arms of every run seed and prints the table."""
     config = load_config(options.config, options.overrides)
     trajectories: dict[str, dict[Key, bool]] = {}
     rows = []

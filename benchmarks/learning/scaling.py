@@ -51,12 +51,12 @@ def run(options: argparse.Namespace) -> int:
     return finish("scaling", [*rows, *precise, *timed], [], options, [rows, precise, timed])
 
 
-def by_seed(trajectories: Sequence[Sequence[Any]], training_seed: int) -> dict[Key, list[bool]]:
+def by_seed(trajectories: Sequence[Sequence[Any]], run_seed: int) -> dict[Key, list[bool]]:
     """Group the outcomes of attempts by task and seed, without environment failures."""
     found: dict[Key, list[bool]] = {}
     for task, seed, success, *_ in trajectories:
         if success is not None:
-            found.setdefault((training_seed, task, seed), []).append(success)
+            found.setdefault((run_seed, task, seed), []).append(success)
     return found
 
 

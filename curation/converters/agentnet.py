@@ -104,6 +104,8 @@ class AgentNet(Format):
                     yield place, refused
 
     def _record(self, line: _Line, source: ImportSource, place: RecordPlace) -> Exchanged:
+        if not line.traj:
+            raise RecordRefused(place, "traj", "no steps: write each step with its screenshot, or remove the record")
         unit = self.unit_of(line.flywheel, source, place)
         steps, order = list[ExchangedStep](), _order_of(line.traj, place)
         off = masks_of(line.others, [True] * len(line.traj), place, "step", order=order)

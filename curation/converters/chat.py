@@ -171,7 +171,7 @@ def check_row(row: object, wanted: Sequence[str], place: RecordPlace) -> None:
     for name in ("videos", "video", "audios", "audio"):
         if fields.get(name):
             raise RecordRefused(
-                place, name, "a step shows pictures alone: put them in `images`, and leave this field out"
+                place, name, "a step shows images alone: put them in `images`, and leave this field out"
             )
     if not any(name in fields for name in wanted):
         has = ", ".join(sorted(str(name)[:40] for name in fields)[:12]) or "nothing"
@@ -229,7 +229,8 @@ def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field:
     """
     read = parse_reply(text, scale_of(unit, screen.width, screen.height))
     if read.action is None and read.error and "or equal to" in read.error:
-        raise RecordRefused(place, field, f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}")
+        outside = f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}"
+        raise RecordRefused(place, field, f"{outside}; --unit names another unit")
     return step_of(read, screen)
 
 
@@ -279,7 +280,7 @@ def turns_of(
             raise RecordRefused(place, where, "a screen in a reply")
         if slots and filled == len(names):
             check_others(messages, place)
-            problem = f"a screen of which `images` names no picture (it has {counted(filled, 'picture')})"
+            problem = f"a screen of which `images` names no image (it has {counted(filled, 'image')})"
             raise RecordRefused(place, where, problem)
         screen = read(filled) if slots else None
         filled += slots
@@ -289,7 +290,7 @@ def turns_of(
         turns.append(ChatTurn(message.role, text, screen, *own))
     if filled < len(names):
         check_others(messages, place)
-        counts = f"{counted(len(names), 'picture')} for {counted(filled, 'placeholder')}"
+        counts = f"{counted(len(names), 'image')} for {counted(filled, 'placeholder')}"
         raise RecordRefused(place, f"images.{filled}", f"{counts}; {names[filled][:200]!r} is left over")
     return turns
 
@@ -299,7 +300,7 @@ def check_others(messages: Iterable[ChatMessage], place: RecordPlace) -> None:
     for message in messages:
         found = message.role != "assistant" and _OTHER.search("\n".join(filter(None, message.parts)))
         if found:
-            problem = f"a placeholder {found[0]}; a step shows one picture: name it, and put `<image>`"
+            problem = f"a placeholder {found[0]}; a step shows one image: name it, and put `<image>`"
             raise RecordRefused(place, f"{message.field}.content", problem)
 
 

@@ -61,7 +61,7 @@ def flaw_of(value: object) -> tuple[str, str] | None:
         found = next((found for text in texts if (found := NO_TEXT.search(text))), None)
         if found:
             what = "a NUL" if found[0] == "\0" else f"half of a character, {found[0]!a},"
-            return where, f"{what} is no text"
+            return where, f"{what} is no text: remove it"
         if len(path) > DEEPEST:
             return where[:80], f"nested more than {DEEPEST} deep"
         left += reversed(inside)
@@ -373,7 +373,7 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
     about, seed = record.about, record.about.seed
     instructed(record.instruction, place, "instruction")
     if not record.steps:
-        raise RecordRefused(place, "steps", "a trajectory without screenshots")
+        raise RecordRefused(place, "steps", "a trajectory without screenshots: add them, or remove the record")
     if len(record.steps) > MOST_STEPS:
         raise RecordRefused(place, "steps", f"{len(record.steps)} steps, at most {MOST_STEPS} are taken")
     if seed is not None and not 0 <= seed < MOST_SEED:

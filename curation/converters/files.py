@@ -46,10 +46,10 @@ KEPT = 32
 """Number of pictures kept in memory, for formats that show one in several rows."""
 _OTHER = "name the file of the records"
 BINARY = {
-    b"\x89PNG": f"a picture; {_OTHER}",
-    b"\xff\xd8\xff": f"a picture; {_OTHER}",
-    b"GIF8": f"a picture; {_OTHER}",
-    b"RIFF": f"a picture or a sound; {_OTHER}",
+    b"\x89PNG": f"an image; {_OTHER}",
+    b"\xff\xd8\xff": f"an image; {_OTHER}",
+    b"GIF8": f"an image; {_OTHER}",
+    b"RIFF": f"an image or a sound; {_OTHER}",
     b"PAR1": "Parquet; name it *.parquet",
     b"PK": "a ZIP archive; unpack it",
     b"\x1f\x8b": "compressed; unpack it",
@@ -85,7 +85,7 @@ class ImportSource:
         if not path.exists():
             raise UsageError(f"There is nothing at {path}.", "Name a file or a folder.")
         if images is not None and not images.is_dir():
-            raise UsageError(f"`--images`: {images} is no folder.", "Name the folder that pictures are named from.")
+            raise UsageError(f"`--images`: {images} is no folder.", "Name the folder that images are named from.")
         self.path, self.unit, self.stored = path.absolute(), unit, stored
         self.folder = self.path if self.path.is_dir() else self.path.parent
         self.left_out: list[tuple[str, str]] = []
@@ -211,7 +211,7 @@ class ImportSource:
         Raises RecordRefused as `picture_of` does, or if the name is empty, or leads out of the folder or nowhere.
         """
         if not name:
-            raise RecordRefused(place, field, "no screenshot: the name of the picture is empty")
+            raise RecordRefused(place, field, "no screenshot: the name of the image is empty")
         key = (self._inner(place), name)
         if key not in self._pictures:
             content = _inline(name, place, field)
@@ -257,7 +257,7 @@ class ImportSource:
         for one in (f"{inner}/{name}", f"{inner}/{PICTURES}/{name}", name) if inner else (name,):
             if (content := self._content_of(one, place, field)) is not None:
                 return content
-        problem = f"there is no picture {name!r} in {self.pictures_at}; name its folder with `--images DIR`"
+        problem = f"there is no image {name!r} in {self.pictures_at}; name its folder with `--images DIR`"
         raise RecordRefused(place, field, problem)
 
     def _content_of(self, name: str, place: RecordPlace, field: str) -> bytes | None:
@@ -276,7 +276,7 @@ class ImportSource:
             raise problems[0]
         if len(set(every)) > 1:
             folders = " and ".join(map(str, self._roots))
-            problem = f"{folders} have different pictures {name!r}: name the folder with `--images DIR`"
+            problem = f"{folders} have different images {name!r}: name the folder with `--images DIR`"
             raise RecordRefused(place, field, problem)
         return every[0] if every else None
 
@@ -285,7 +285,7 @@ class ImportSource:
         try:
             found = (root / name).resolve()
             if not found.is_relative_to(root.resolve()):
-                problem = f"{name[:200]!r} leads out of the folder of pictures; name a higher one with `--images DIR`"
+                problem = f"{name[:200]!r} leads out of the folder of images; name a higher one with `--images DIR`"
                 raise RecordRefused(place, field, problem)
             if found.is_file():
                 if found.stat().st_size > MOST_BYTES:
@@ -311,6 +311,11 @@ def parsed(text: bytes, place: RecordPlace) -> Any:
         return json.loads(text)
     except UnicodeDecodeError:
         return RecordRefused(place, "", "no JSON: it is no text in UTF-8. Name the file of the records, or convert it")
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, character {error.colno}"
+        if place.line is not None:
+            at = f"character {min(error.pos, len(error.doc.rstrip())) + 1} of the {place.counted}"
+        return RecordRefused(place, "", f"no JSON: {error.msg}: {at}")
     except (ValueError, RecursionError) as error:
         return RecordRefused(place, "", f"no JSON: {error}")
 
@@ -329,9 +334,9 @@ def _inline(name: str, place: RecordPlace, field: str) -> bytes | None:
                 raise ValueError("it is not in base64")
             return base64.b64decode("".join(content.split()), validate=True)
         except ValueError as error:
-            raise RecordRefused(place, field, f"no picture in the data URL: {error}") from error
+            raise RecordRefused(place, field, f"no image in the data URL: {error}") from error
     if rest.startswith("//"):
-        problem = f"{name[:200]!r} is not fetched; save the picture below the folder, and put its name there"
+        problem = f"{name[:200]!r} is not fetched; save the image below the folder, and put its name there"
         raise RecordRefused(place, field, problem)
     return None
 
@@ -346,16 +351,16 @@ def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -
                 width, height = image.size
                 if max(width, height) > MOST_SIDE or width * height > MOST_PIXELS:
                     raise RecordRefused(
-                        place, field, f"a picture of {width} x {height} pixels is larger than a lake takes"
+                        place, field, f"an image of {width} x {height} pixels is larger than a lake takes"
                     )
                 image.load()
                 png, width, height = plain(content, KINDS)
     except RecordRefused:
         raise
     except UnidentifiedImageError as error:  # whose own message names the buffer
-        raise RecordRefused(place, field, f"no picture{where}: it is none of {', '.join(KINDS)}") from error
+        raise RecordRefused(place, field, f"no image{where}: it is none of {', '.join(KINDS)}") from error
     except (Image.DecompressionBombError, OSError, SyntaxError, ValueError, EOFError, Warning) as error:
-        raise RecordRefused(place, field, f"no picture{where}: {str(error)[:200]}") from error
+        raise RecordRefused(place, field, f"no image{where}: {str(error)[:200]}") from error
     return Picture(png, width, height)
 
 

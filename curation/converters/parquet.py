@@ -122,10 +122,10 @@ def picture_in(cell: Any, source: ImportSource, place: RecordPlace, field: str) 
     name = name_of(cell)
     if isinstance(content, bytes):
         if len(content) > MOST_BYTES:
-            raise RecordRefused(place, field, f"a picture of more than {MOST_BYTES:,} bytes")
+            raise RecordRefused(place, field, f"an image of more than {MOST_BYTES:,} bytes")
         return picture_of(content, place, field, name or "")
     if name is None:
-        raise RecordRefused(place, field, "neither the bytes nor the name of a picture")
+        raise RecordRefused(place, field, "neither the bytes nor the name of an image")
     return source.picture(name, place, field)
 
 

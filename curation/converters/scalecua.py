@@ -190,13 +190,13 @@ def _one_of_each(row: _ScaleCuaRow, place: RecordPlace) -> tuple[str, str, str]:
     names = [row.image] if isinstance(row.image, str) else row.image
     if len(names) != 1:
         left = f"; {names[1][:200]!r} is left over" if names else ""
-        raise RecordRefused(place, "image", f"{counted(len(names), 'picture')}, a step has one screen{left}")
+        raise RecordRefused(place, "image", f"{counted(len(names), 'image')}, a step has one screen{left}")
     for who in ("human", "gpt"):
         if (turns := sum(one.who == who for one in row.conversations)) > 1:
             raise RecordRefused(place, "conversations", f"{turns} turns of `{who}`, a row is one step")
     human = next((one.value for one in row.conversations if one.who == "human"), "")
     if (slots := human.count(IMAGE)) > 1:
-        raise RecordRefused(place, "conversations.0.value", f"{slots} placeholders for 1 picture")
+        raise RecordRefused(place, "conversations.0.value", f"{slots} placeholders for 1 image")
     return names[0], human, next((one.value for one in row.conversations if one.who == "gpt"), "")
 
 

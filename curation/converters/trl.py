@@ -394,7 +394,7 @@ def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> 
             parts += around
             own += [None] * around.count(None)
         else:
-            problem = _INSTEAD.get(str(kind), "no text and no picture: leave the part out, or write it as a text")
+            problem = _INSTEAD.get(str(kind), "no text and no image: leave the part out, or write it as a text")
             raise RecordRefused(place, f"{where}.type", f"{str(kind)[:80]!r} is {problem}")
     parts = [*(one for one in parts if one != ""), *calls_of(given)] or [""]
     masked = is_masked({**given, "content": message.content}, place, field)
@@ -424,7 +424,7 @@ _INSTEAD = {
     **dict.fromkeys(("thinking", "redacted_thinking", "reasoning"), _THOUGHT),
     **dict.fromkeys(("tool_use", "tool_call", "function_call"), _CALL),
     **dict.fromkeys(("tool_result", "tool_response", "function_call_output"), _RESULT),
-    **dict.fromkeys(("video", "video_url", "audio", "input_audio"), "no picture: save a screen of it as a picture"),
+    **dict.fromkeys(("video", "video_url", "audio", "input_audio"), "no image: save a screen of it as an image"),
 }
 """Types of parts that are neither a text nor a picture, with the field of a message for each."""
 PICTURED = ("image", "image_url", "input_image")

@@ -76,9 +76,17 @@ class ModelFamily:
         self._history_turns, self._older = config.history_turns, config.older
         self.thinks = config.thoughts
 
+    @property
+    def _registered(self) -> str:
+        """The name in `policy.family`, or else of the class; needed for messages before `name` is set."""
+        from models.families.registry import FAMILIES
+
+        found = (name for name in FAMILIES.names if FAMILIES.class_of(name) is type(self))
+        return next(found, type(self).__name__)
+
     def _refuse_unused(self, config: PolicyConfig) -> None:
         """Raises UsageError for an option that this family does not have."""
-        name = config.family if config.family != "auto" else type(self).__name__
+        name = config.family if config.family != "auto" else self._registered
         if config.history_images != 1 and not self.shows_past:
             raise UsageError(
                 f"`policy.history_images` is {config.history_images}, and {name} is shown the current screen only.",

@@ -9,6 +9,7 @@ config names, and appears in no message.
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ REFUSED = (401, 403)
 """Statuses of a rejected key."""
 MALFORMED = (400, 422)
 """Statuses of a request with rejected fields."""
+
+WAIT_S = 10.0
+"""Maximum seconds that `OpenAIClient.require` waits for an answer."""
+VERSION = re.compile(r"/v\d+\w*(/|$)")
+"""The version in a server's address."""
 
 
 class NoAnswer(Exception):
@@ -173,20 +179,31 @@ class OpenAIClient:
         return {**choice, **fields, "metadata": metadata, "prompt_token_ids": prompt}
 
     def require(self) -> None:
-        """Raises `FlywheelError` unless the server answers and takes the key."""
+        """Raises `FlywheelError` unless the server answers, takes the key, and lists models if it has a list."""
         section, url = self.endpoint.section, self.endpoint.url
+        waited = min(WAIT_S, self.endpoint.timeout_s)
         try:
-            answer = self._client.get("models", timeout=min(10.0, self.endpoint.timeout_s))
+            answer = self._client.get("models", timeout=waited)
+        except (httpx.ReadTimeout, httpx.WriteTimeout):
+            problem = f"`{section}.url`: {url} accepts connections, and gave no answer within {waited:g} s."
+            hint = "The server may still load its model or be blocked: see its log, and try again once it has started."
+            raise FlywheelError(problem, hint) from None
+        except httpx.ConnectTimeout:
+            problem = f"`{section}.url`: {url} accepted no connection within {waited:g} s."
+            raise FlywheelError(problem, "Check the address, and that no firewall is in between.") from None
         except httpx.HTTPError as error:
             problem = f"`{section}.url`: {url} does not answer: {self._clean(str(error)).rstrip('.')}."
             raise FlywheelError(problem, "Start the server.") from None
         if answer.status_code in REFUSED:
             raise self._refused(answer)
-        if answer.is_success and _held(answer) is None:
-            problem = f"`{section}.url`: {self._about(answer, 'an answer that is no JSON')}."
-            raise FlywheelError(
-                problem, "Write the address of an OpenAI-compatible server, such as http://HOST:8000/v1."
-            )
+        found, missing = _held(answer), answer.status_code == 404 and not VERSION.search(url)
+        if missing or (answer.is_success and not _lists_models(found)):
+            flaw = "an answer that is no JSON" if found is None else "no list of models"
+            problem = f"`{section}.url`: {self._about(answer, flaw)}."
+            hint = "Write the address of an OpenAI-compatible server, such as http://HOST:8000/v1."
+            if not VERSION.search(url):
+                hint = f"Write the address up to the version, such as {url.rstrip('/')}/v1."
+            raise FlywheelError(problem, hint)
 
     def _metered(self, completion: dict[str, Any]) -> int:
         """Charges and returns the tokens that the server counted for a completion."""
@@ -206,7 +223,10 @@ class OpenAIClient:
                 )
             except httpx.HTTPError as error:
                 kind = Unreachable if isinstance(error, httpx.ConnectError) else NoAnswer
-                failure = kind(self._clean(f"{self.endpoint.url}: {type(error).__name__}: {error}"))
+                about = f"{type(error).__name__}: {error}"
+                if isinstance(error, httpx.ReadTimeout):
+                    about = f"no answer within {self.endpoint.timeout_s:g} s"
+                failure = kind(self._clean(f"{self.endpoint.url}: {about}"))
                 continue
             if answer.is_success:
                 completion = _held(answer)
@@ -230,6 +250,11 @@ class OpenAIClient:
     def _refused(self, answer: httpx.Response) -> FlywheelError:
         section, variable = self.endpoint.section, self.endpoint.key_variable
         hint = f"Put the key into the environment variable {variable}, which {section}.key_variable names."
+        if self._key:
+            hint = (
+                f"The server rejected the key in {variable}: set another key, or name another variable in "
+                f"{section}.key_variable."
+            )
         kind = FlywheelError
         if answer.status_code == 404:
             kind, hint = Unknown, f"Serve that model under this name, or set {section}.model or {section}.url."
@@ -250,6 +275,12 @@ def _held(answer: httpx.Response) -> Any:
         return answer.json()
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _lists_models(answer: Any) -> bool:
+    """Checks whether an answer has the protocol's form of a list of models."""
+    listed = answer.get("data") if isinstance(answer, dict) else None
+    return isinstance(listed, list) and all(isinstance(one, dict) and "id" in one for one in listed)
 
 
 def _count(completion: Mapping[str, Any], name: str) -> int:

@@ -13,7 +13,7 @@ from schemas.config.profiles import read_toml
 from schemas.config.section import is_section
 from schemas.config.sections import Config
 from schemas.failure import UsageError
-from schemas.problem import explain, keys_of
+from schemas.problem import explain, fix, keys_of
 
 PREFIX = "FLYWHEEL__"
 RENAMED: dict[str, str] = {
@@ -79,7 +79,7 @@ def config_of(fields: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(f"Config: {explain(error, Config)}") from error
+        raise UsageError(f"Config: {explain(error, Config)}", fix(error, Config)) from error
 
 
 def _put(fields: dict[str, Any], keys: list[str], value: Any, source: str) -> None:

@@ -209,7 +209,8 @@ class PromoteConfig(Section):
     candidate should be rejected, and -tolerance + resolution, at which it should be promoted. A reproduction has to
     win: its hypotheses are 0 and twice this value."""
     alpha: ErrorRate = 0.05
-    """Probability that the test promotes a candidate at the first hypothesis of `resolution`."""
+    """Probability that a candidate at the first hypothesis of `resolution` passes the test. It does not bound
+    promotions of undecided tests."""
     beta: ErrorRate = 0.05
     """Probability that the test rejects a candidate at the second hypothesis of `resolution`."""
     look_seeds: Count = 5
@@ -230,8 +231,8 @@ class PromoteConfig(Section):
     """Maximum seconds per reply, as the mean over steps; a slower candidate is broken. No limit if not set."""
     same_screens: Literal["hold", "ignore"] = "hold"
     """`hold`: hold a candidate whose successes on a held-out task end on the screens of a trained task: at least half
-    of their distinct last screens differ in at most 8 of 512 hash bits. Both may be the same task under two names.
-    `ignore`: for suites where different tasks end on the same screen, such as one page of thanks."""
+    of their distinct last screens are near-identical (at most 8 of 512 hash bits differ). Both may be the same task
+    under two names. `ignore`: for suites where different tasks end on the same screen, such as one page of thanks."""
 
     @model_validator(mode="after")
     def _differences_are_below_one(self) -> "PromoteConfig":

@@ -34,7 +34,7 @@ from storage.forgetting import unreadable
 from tasks.preflight.descent import require_descent, require_held_out
 from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
-from tasks.preflight.unused_keys import refuse_unused_keys
+from tasks.preflight.unused_keys import ALL_READ, for_later_trainings, refuse_unused_keys
 from tasks.running.cluster import require_cluster
 from tasks.running.traces import require_traces
 from tasks.shared.paths import lake_if_any
@@ -113,7 +113,7 @@ def _parts(config: Config) -> list[Probe]:
         Probe("explorer", lambda: _explorer(config)),
         Probe("policy", lambda: _policy(config)),
         Probe("policies", lambda: _descent(config)),
-        Probe("options", lambda: refuse_unused_keys(config)),
+        Probe("options", lambda: options_read(config, config.iterations)),
         Probe("training", lambda: _training(config)),
     ]
 
@@ -165,13 +165,41 @@ def _explorer(config: Config) -> str:
     return explorer.version + (note if explorer.needs_elements else "")
 
 
-def _policy(config: Config) -> str:
+def require_base(config: Config) -> None:
+    """Raise UsageError if `policy.base` is no model folder."""
     base = config.policy.base
     if base != "tiny" and not Path(base).is_dir():
         raise UsageError(f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`.")
     if base != "tiny" and not (Path(base) / "config.json").is_file():
         hint = "Name a Hugging Face model folder (config.json, weights, tokenizer), or `tiny`."
         raise UsageError(f"`policy.base`: {base} is no model folder: it has no config.json.", hint)
+
+
+def options_read(config: Config, iterations: int) -> str:
+    """Return the text of `flywheel doctor` about keys that are set.
+
+    Args:
+        config: the resolved config.
+        iterations: number of planned iterations.
+
+    Raises:
+        UsageError: `policy.base` is no model folder, or a key is set and no run reads it.
+    """
+    require_base(config)
+    found = refuse_unused_keys(config)
+    unread = for_later_trainings(config) if iterations <= 1 and not _is_trained(config) else ""
+    return found if not unread else unread if found == ALL_READ else f"{found}; {unread}"
+
+
+def _is_trained(config: Config) -> bool:
+    """Check whether the lake has a policy that a training made."""
+    lake = lake_if_any(config)
+    return lake is not None and lake.count("policies") > lake.count("policies", {"kind": "initial"})
+
+
+def _policy(config: Config) -> str:
+    require_base(config)
+    base = config.policy.base
     if base != "tiny":
         weights_of(Path(base))
         if config.policy.acts_on_server:
@@ -202,6 +230,7 @@ def _processor(config: Config) -> str:
 
     if config.policy.base == "tiny":
         return "the small policy's own"
+    require_base(config)
     limits = family_of(config.policy).limits
     read_processor(Path(config.policy.base))
     if limits is None:
@@ -212,6 +241,7 @@ def _processor(config: Config) -> str:
 def _training(config: Config) -> str:
     from learning.engines.choice import check_training
 
+    require_base(config)
     train = config.train
     if train.lora.rank:
         from learning.engines.fsdp.adapters import require_peft
@@ -240,6 +270,7 @@ def _trackers(config: Config) -> str:
 
 def _descent(config: Config) -> str:
     """Check that the lake's policies, if any, descend from a policy that this config would make."""
+    require_base(config)
     lake = lake_if_any(config)
     if lake is None:
         return "none yet"
@@ -285,6 +316,7 @@ def _device(config: Config, asks: bool) -> str:
     """Check that this machine has the GPUs that the config requires, if it acts or trains on this machine."""
     from learning.engines.choice import is_small
 
+    require_base(config)
     if is_small(config.policy.base):
         return "CPU; the small policy needs no GPU"
     if not asks:
@@ -301,11 +333,22 @@ def _device(config: Config, asks: bool) -> str:
 
 def _server(config: Config, asks: bool) -> str:
     described = _named_server(config)
-    if not config.policy.server.named or not asks:
+    if not config.policy.server.named:
         return described
-    from models.serving.server import require_server
+    if asks:
+        from models.serving.server import require_server
 
-    return require_server(config.policy.server)
+        described = require_server(config.policy.server)
+    return f"{described}; {_actor(config)}"
+
+
+def _actor(config: Config) -> str:
+    """Describe whether the server or this process runs the policy's network."""
+    if not config.policy.acts_on_server:
+        return f"it does not act: `policy.backend` is {config.policy.backend}"
+    if config.policy.base != "tiny":
+        return "it acts, not this process"
+    return "it acts, not this process: it must load the checkpoints of the small policy (`policy.base` is tiny)"
 
 
 def _named_server(config: Config) -> str:

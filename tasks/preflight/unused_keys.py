@@ -24,6 +24,7 @@ from schemas.config.sections import WEIGHING
 from schemas.config.training import EpochSection, GroupConfig, RateSection, TrainConfig
 from schemas.failure import UsageError
 
+ALL_READ = "every key that is set has an effect"
 METHOD_SECTIONS = [name for name, one in TrainConfig() if isinstance(one, RateSection)]
 """Sections of `train` with the settings of one method, or of methods that roll out groups."""
 
@@ -42,7 +43,18 @@ def refuse_unused_keys(config: Config) -> str:
     for keys, idle, because, hint in RULES:
         if (found := _set_among(config, keys)) and idle(config):
             raise _refused(found[0], because, hint)
-    return for_others(config) or "every key that is set has an effect"
+    return for_others(config) or ALL_READ
+
+
+def for_later_trainings(config: Config) -> str:
+    """Return a sentence with the set keys that the small policy's first training does not read; empty without such
+    keys."""
+    train = config.train
+    if not is_small(config.policy.base) or method_of(train).settings(train) is not train:
+        return ""
+    found = _set_among(config, ["train.steps", *(["train.learning_rate"] * bool(train.learning_rate_first))])
+    instead = " and ".join(f"{key}_first" for key in found)
+    return f"not read by the first training, which reads {instead}: {', '.join(found)}" if found else ""
 
 
 def _text(value: object) -> str:

@@ -57,7 +57,7 @@ def supervised(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMate
     perceived = perception_part(lake, recipe.pins, share)
     steps = MixturePart(weighed, "training_samples", 1 - share, steps=True, parameters=_reported(config))
     numbers = {"samples": targets, "grounding_screens": screens}
-    summary = f"{targets} steps of accepted trajectories"
+    summary = f"{targets} accepted trajectory steps"
     if share:
         numbers |= {"perception": perceived.usable}
         summary += f", {perceived.usable} perception samples"

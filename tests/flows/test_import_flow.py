@@ -67,6 +67,9 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: T
     done = import_data(small, request)
     assert (done["iteration"], done["trajectories"], done["steps"]) == (-2, 4, 8)
     assert done["routes"]["sft"] == 2
+    assert {route: sum(gates.values()) for route, gates in done["gates"].items()} == {
+        route: count for route, count in done["routes"].items() if route != "sft"
+    }
     rows = {
         json.loads(row["extra"])["name"]: row for row in lake.read("trajectories", where={"iteration": -2}).to_pylist()
     }
@@ -141,6 +144,7 @@ def test_what_two_imports_hold_alike_is_imitated_once_and_stays_so_when_filtered
     again = {**line(0), "task_id": "another", "instruction": "open  window 0. "}
     second = import_data(small, Request(format="agentnet", path=data_set(tmp_path / "two", [again, line(2)])))
     assert (first["routes"], second["routes"]) == ({"sft": 2}, {"rl": 1, "sft": 1})
+    assert (first["gates"], second["gates"]) == ({}, {"rl": {"duplicates": 1}})
     assert second["iteration"] < first["iteration"]
     found = refilter(small)
     assert found.changed == 0 and found.routes.after == {"rl": 1, "sft": 3}

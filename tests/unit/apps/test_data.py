@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.commands.data import export, import_
+from apps.commands.data import export, import_, rejections
 from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS
 from schemas.failure import UsageError
@@ -107,3 +107,7 @@ def test_an_export_is_redacted_by_default_and_as_it_is_where_that_is_asked_for(
     assert "ada@example.org" in (tmp_path / "whole/agentnet.jsonl").read_text()
     with pytest.raises(UsageError, match=r"label-studio comes home"):
         export("label-studio", tmp_path / "answers", config=fresh.file, redact=True)
+
+
+def test_an_import_names_the_gates_that_rejected_trajectories() -> None:
+    assert rejections({"transient": 3, "loops": 4}) == " (loops 4, transient 3)" and rejections({}) == ""

@@ -158,3 +158,39 @@ def test_a_problem_that_several_checks_have_is_shown_once_and_names_the_environm
     assert [check.detail for check in failed if problem in check.detail] == [problem]
     others = {check.name for check in failed if check.detail == "not examined, because of tasks"}
     assert others >= {"explorer", "judge", "mine: web applications"}
+
+
+def test_a_missing_base_fails_once_and_the_checks_that_need_it_are_not_examined(place: Any) -> None:
+    checks = {check.name: check for check in examine(changed(place.config, policy={"base": "/nowhere"}))}
+    named = [check for check in checks.values() if not check.ok and "/nowhere" in check.detail]
+    assert [check.name for check in named] == ["policy"] and "`policy.base`" in named[0].detail
+    for name in ("options", "training", "processor", "device"):
+        assert checks[name].detail == "not examined, because of policy"
+
+
+@pytest.mark.parametrize(
+    "set_keys", [{"steps": 200}, {"steps": 200, "learning_rate": 0.01, "learning_rate_first": 0.02}]
+)
+def test_the_doctor_lists_keys_that_the_only_training_of_a_run_does_not_read(
+    place: Any, tmp_path: Path, set_keys: dict[str, Any]
+) -> None:
+    train, lake = place.config.train.model_dump() | set_keys, {"uri": str(tmp_path / "new")}
+    once, often = (
+        changed(place.config, train=train, lake=lake, **{}).model_copy(update={"iterations": n}) for n in (1, 2)
+    )
+    assert "train.steps_first" in found(once, "options").detail and found(once, "options").ok
+    assert ("train.learning_rate_first" in found(once, "options").detail) == ("learning_rate" in set_keys)
+    assert "_first" not in found(often, "options").detail
+    assert "train.steps_first" in plan_of(often, 1).options and "_first" not in plan_of(once, 2).options
+
+
+def test_the_doctor_says_which_of_the_server_and_this_process_acts(place: Any) -> None:
+    named = {"server": {"url": "http://127.0.0.1:9/v1"}}
+    for policy, acts in (
+        (named, "policy.base"),
+        (named | {"backend": "models.tiny.generator:TinyModel"}, "policy.backend"),
+        ({}, "this process"),
+    ):
+        config = changed(place.config, policy=policy)
+        server = next(probe.check() for probe in planned(config) if probe.name == "server")
+        assert server.ok and acts in server.detail

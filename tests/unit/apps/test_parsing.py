@@ -83,6 +83,27 @@ def test_what_cannot_be_read_is_a_usage_error(flywheel: Call, arguments: tuple[s
     assert (code, out) == (2, "") and said in err
 
 
+def test_a_screen_is_needed_for_pixels_alone(flywheel: Call) -> None:
+    code, out, err = flywheel("parse", "--family", "doubao", "Action: click(point='<point>200 300</point>')")
+    assert (code, err) == (0, "") and "x=0.2000 y=0.3000" in out
+    code, _, err = flywheel("parse", "--family", "qwen2.5-vl", CLICK)
+    assert code == 2 and "--screen" in err
+
+
+@pytest.mark.parametrize(
+    ("point", "noted"), [("0.5, 0.3", True), ("0.5, 30", False), ("0, 0", False), ("50, 30", False)]
+)
+def test_a_point_below_a_pixel_is_noted_as_a_fraction(flywheel: Call, point: str, noted: bool) -> None:
+    reply = f"## Action:\nClick.\n## Code:\n```python\npyautogui.click({point})\n```"
+    code, out, err = flywheel("parse", "--family", "opencua", "--screen", "1920x1080", "--json", reply)
+    assert code == 0 and json.loads(out)["actions"] and ("opencua-qwen2" in err) == noted
+
+
+def test_an_unknown_template_names_the_family_as_the_config_does(flywheel: Call) -> None:
+    code, _, err = flywheel("parse", "--family", "tiny", "--template", "mobile", "x")
+    assert code == 2 and "the family tiny" in err
+
+
 def test_a_line_that_holds_no_reply_is_named(flywheel: Call, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('"wait()"\n{"other": 1}\n')
     given = ("--family", "ui-tars-1.0", "--screen", "9x9", "--file", str(tmp_path / "bad.jsonl"), "--json")

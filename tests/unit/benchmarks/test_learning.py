@@ -9,7 +9,7 @@ import pytest
 from benchmarks.learning.__main__ import NAMES, _options
 from benchmarks.learning._slow_sandbox import SlowConfig, SlowEnvironment, SlowSandbox
 from benchmarks.learning._start import FAKE, SHORT
-from benchmarks.learning.curriculum import SETTINGS, champions, interval, needed, reached, training_seeds
+from benchmarks.learning.curriculum import SETTINGS, champions, interval, needed, reached, run_seeds
 from benchmarks.learning.scaling import _precision_rows, _share, by_seed, estimates
 from benchmarks.learning.streaming import SLOW
 from environments.catalog import catalog
@@ -91,7 +91,7 @@ def test_a_success_is_reached_with_the_trajectories_of_its_first_iteration_or_ne
     assert [reached(curve, at) for at in (0.5, 0.6, 0.9)] == [10.0, 30.0, math.inf]
 
 
-def test_the_share_is_of_the_mean_over_training_seeds_and_infinite_if_it_is_never_reached() -> None:
+def test_the_share_is_of_the_mean_over_run_seeds_and_infinite_if_it_is_never_reached() -> None:
     uniform = [(10, 0.1), (20, 0.2), (30, 0.3), (40, 0.4)]
     early, late = [(10, 0.4), (20, 0.5), (30, 0.5), (40, 0.5)], [(10, 0.1), (20, 0.1), (30, 0.3), (40, 0.5)]
     never = [(collected, 0.0) for collected, _ in uniform]
@@ -113,12 +113,12 @@ def test_uniform_sampling_is_charged_its_first_crossing_too() -> None:
     assert needed([(ours, uniform)])["uniform"] == 20 and needed([(ours, uniform)])["share"] == 0.5
 
 
-def test_the_curriculum_is_measured_with_its_own_weights_on_training_seeds_that_no_choice_has_seen(
+def test_the_curriculum_is_measured_with_its_own_weights_on_run_seeds_that_no_choice_has_seen(
     sentence: Sentences,
 ) -> None:
-    assert training_seeds(3) == [21, 22, 23] and training_seeds("30,40") == [30, 40]
+    assert run_seeds(3) == [21, 22, 23] and run_seeds("30,40") == [30, 40]
     with sentence.raises(SystemExit):
-        training_seeds("5,30")
+        run_seeds("5,30")
     assert not any(key.startswith("curriculum.") for overrides in SETTINGS.values() for key in overrides)
     options = _options(["curriculum", "--seeds", "30,40", "--environment", "fake"])
     assert options.seeds == "30,40" and options.environment == "fake" and _options(["curriculum"]).environment is None

@@ -84,8 +84,8 @@ def test_an_exported_row_holds_placeholders_of_texts_as_parts(tmp_path: Path) ->
         ("<image><image>Open", {}, "0.content: 2 screens in one turn"),
         ("<image><video>Open", {"images": NAMES}, "0.content: a placeholder <video>"),
         ("<image><audio>Open", {"images": []}, "0.content: a placeholder <audio>"),
-        ("<image>Open", {"videos": ["a.mp4"]}, "videos: a step shows pictures alone"),
-        ("<image>Open", {"images": NAMES}, "images.1: 2 pictures for 1 placeholder; '1.png' is left over"),
+        ("<image>Open", {"videos": ["a.mp4"]}, "videos: a step shows images alone"),
+        ("<image>Open", {"images": NAMES}, "images.1: 2 images for 1 placeholder; '1.png' is left over"),
     ],
 )
 def test_a_text_with_more_than_its_pictures_is_refused(
@@ -407,11 +407,11 @@ def test_a_message_of_many_parts_is_read_in_linear_time(tmp_path: Path) -> None:
     [
         (
             {"type": "image_url", "image_url": {"url": "https://a.test/1.png"}},
-            "messages.0.content.0.image_url: 'https://a.test/1.png' is not fetched; save the picture below the folder",
+            "messages.0.content.0.image_url: 'https://a.test/1.png' is not fetched; save the image below the folder",
         ),
-        ({"type": "image", "path": "9.png"}, "messages.0.content.0.path: there is no picture '9.png'"),
-        ({"type": "image", "url": "data:image/png,x"}, "messages.0.content.0.url: no picture in the data URL"),
-        ({"type": "image", "base64": "eA=="}, "messages.0.content.0.base64: no picture: it is none of PNG"),
+        ({"type": "image", "path": "9.png"}, "messages.0.content.0.path: there is no image '9.png'"),
+        ({"type": "image", "url": "data:image/png,x"}, "messages.0.content.0.url: no image in the data URL"),
+        ({"type": "image", "base64": "eA=="}, "messages.0.content.0.base64: no image: it is none of PNG"),
     ],
 )
 def test_a_part_without_its_picture_is_refused_by_its_field(tmp_path: Path, part: dict[str, Any], said: str) -> None:
@@ -453,8 +453,8 @@ def test_every_role_of_a_chat_is_read(tmp_path: Path, name: str, sentence: Sente
         ("thinking", "is a thought: write it as the message's `reasoning_content`"),
         ("tool_use", "is a tool's call: write it in the message's `tool_calls`"),
         ("tool_result", "is a call's result: write it as the text of a message of role `tool`"),
-        ("video", "is no picture: save a screen of it as a picture"),
-        ("document", "is no text and no picture: leave the part out, or write it as a text"),
+        ("video", "is no image: save a screen of it as an image"),
+        ("document", "is no text and no image: leave the part out, or write it as a text"),
     ],
 )
 def test_a_part_that_is_no_text_and_no_picture_is_refused_with_its_place(tmp_path: Path, kind: str, said: str) -> None:
@@ -480,7 +480,7 @@ def test_lines_given_to_a_format_of_one_value_are_named(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (picture(0).png, "it is a picture; name the file of the records"),
+        (picture(0).png, "it is an image; name the file of the records"),
         (b"SQLite format 3\0", "it is a database; name the file of the records"),
         (b"PAR1\0\n\xff", "it is Parquet; name it *.parquet"),
         (b"PK\x03\x04\n\n", "it is a ZIP archive; unpack it"),
@@ -503,7 +503,7 @@ def test_a_file_that_is_no_text_is_refused_once_with_its_kind(
         (b'{"messages": []}\n', "it is JSON; name it *.jsonl"),
         (b"\xef\xbb\xbf\n [1]", "it is JSON; name it *.jsonl"),
         (b"\x1f\x8b\x08\n", "it is compressed; unpack it"),
-        (picture(0).png, "it is a picture; name the file of the records"),
+        (picture(0).png, "it is an image; name the file of the records"),
     ],
 )
 def test_a_file_that_is_no_parquet_is_refused_with_its_kind(

@@ -41,6 +41,11 @@ def file_of(folder: Path, *lines: object) -> Path:
     ("bad", "said"),
     [
         ("{", "theirs.jsonl, line 1: no JSON"),
+        ('{"task_id": "one"', "line 1: no JSON: Expecting ',' delimiter: character 18 of the line"),
+        (
+            '{"a": 1, nil}',
+            "line 1: no JSON: Expecting property name enclosed in double quotes: character 10 of the line",
+        ),
         ("[" * 100_000, "line 1: no JSON"),
         ("[1]", "line 1: should be an object"),
         (line(image="../secret.png"), "line 1, traj.0.image: '../secret.png' leads out"),
@@ -50,10 +55,10 @@ def file_of(folder: Path, *lines: object) -> Path:
         (line(image="a\0.png"), "traj.0.image: a NUL is no text"),
         (line(image="\ud800.png"), "traj.0.image: half of a character, '\\ud800', is no text"),
         (line(image="x" * 5000), "traj.0.image"),
-        (line(image="none.png"), "traj.0.image: there is no picture 'none.png'"),
-        (line(image="text.png"), "traj.0.image: no picture in 'text.png': it is none of PNG"),
-        (line(image="half.png"), "traj.0.image: no picture in 'half.png'"),
-        (line(traj=[]), "steps: a trajectory without screenshots"),
+        (line(image="none.png"), "traj.0.image: there is no image 'none.png'"),
+        (line(image="text.png"), "traj.0.image: no image in 'text.png': it is none of PNG"),
+        (line(image="half.png"), "traj.0.image: no image in 'half.png'"),
+        (line(traj=[]), "line 1, traj: no steps"),
         (line(instruction="x" * 100_001), "instruction: 100,001 characters"),
         (line(code="pyautogui.click(x=1.5, y=0.5)"), "traj.0.value.code: (1.5, 0.5) is no point"),
         (line(code="pyautogui.click(x=1e999, y=0.5)"), "traj.0.value.code: (inf, 0.5) is no point"),
@@ -81,7 +86,7 @@ def test_a_bad_record_is_refused_by_line_and_field(tmp_path: Path, bad: object, 
     folder.mkdir()
     (tmp_path / "secret.png").write_bytes(picture(2).png)
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
-    (folder / "text.png").write_text("no picture")
+    (folder / "text.png").write_text("no image")
     (folder / "half.png").write_bytes(picture(1).png[:60])
     assert said in refused(AgentNet(), file_of(folder, bad, line()))
 

@@ -65,10 +65,10 @@ CHATS = {"ui-tars": ui_tars, "trl": trl, "verl": verl}
         ([2, 1], NAMES, "1.content: 2 screens in one turn"),
         ([1, 2], NAMES, "3.content: 2 screens in one turn"),
         ([2], NAMES[:1], "1.content: 2 screens in one turn"),
-        ([1], NAMES[:2], "images.1: 2 pictures for 1 placeholder; '1.png' is left over"),
-        ([1, 1], NAMES, "images.2: 3 pictures for 2 placeholders; '2.png' is left over"),
-        ([1, 1], NAMES[:1], "3.content: a screen of which `images` names no picture"),
-        ([1, 1, 1], NAMES[:2], "5.content: a screen of which `images` names no picture"),
+        ([1], NAMES[:2], "images.1: 2 images for 1 placeholder; '1.png' is left over"),
+        ([1, 1], NAMES, "images.2: 3 images for 2 placeholders; '2.png' is left over"),
+        ([1, 1], NAMES[:1], "3.content: a screen of which `images` names no image"),
+        ([1, 1, 1], NAMES[:2], "5.content: a screen of which `images` names no image"),
     ],
 )
 def test_a_row_whose_pictures_are_not_its_placeholders_is_refused_by_turn_or_picture(
@@ -88,9 +88,9 @@ def test_every_screen_is_the_one_of_its_own_turn(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"image": ["0.png", "1.png"]}, "image: 2 pictures, a step has one screen; '1.png' is left over"),
-        ({"image": []}, "image: 0 pictures"),
-        ({"asked": "<image><image>"}, "conversations.0.value: 2 placeholders for 1 picture"),
+        ({"image": ["0.png", "1.png"]}, "image: 2 images, a step has one screen; '1.png' is left over"),
+        ({"image": []}, "image: 0 images"),
+        ({"asked": "<image><image>"}, "conversations.0.value: 2 placeholders for 1 image"),
         ({"again": True}, "conversations: 2 turns of `human`, a row is one step"),
     ],
 )

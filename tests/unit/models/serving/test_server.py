@@ -198,6 +198,48 @@ def test_an_address_of_a_page_is_no_server(sentence: Sentences) -> None:
         require_server(SERVER, page)
 
 
+@pytest.mark.parametrize(
+    ("status", "answer", "url", "hint"),
+    [
+        (200, {"message": "welcome"}, "http://model.test", "http://model.test/v1"),
+        (200, ["welcome"], "http://model.test/", "http://model.test/v1"),
+        (200, {"data": ["welcome"]}, "http://model.test/v1", "OpenAI-compatible"),
+        (404, {"detail": "Not Found"}, "http://model.test", "http://model.test/v1"),
+    ],
+)
+def test_a_server_that_lists_no_models_is_another_server_or_lacks_the_version(
+    status: int, answer: object, url: str, hint: str, sentence: Sentences
+) -> None:
+    config = SERVER.model_copy(update={"url": url})
+    with sentence.raises(FlywheelError, "policy.server.url", url, hint=hint):
+        require_server(config, httpx.MockTransport(lambda _: httpx.Response(status, json=answer)))
+
+
+def test_a_server_that_never_answers_is_named_with_the_wait(sentence: Sentences) -> None:
+    def silent(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("timed out", request=request)
+
+    with sentence.raises(FlywheelError, "policy.server.url", "10 s", hint="load"):
+        require_server(SERVER, httpx.MockTransport(silent))
+
+    def closed(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectTimeout("timed out", request=request)
+
+    with sentence.raises(FlywheelError, "policy.server.url", "10 s", hint="address"):
+        require_server(SERVER, httpx.MockTransport(closed))
+
+
+def test_a_rejected_key_is_told_from_a_missing_one(monkeypatch: pytest.MonkeyPatch, sentence: Sentences) -> None:
+    rejecting = httpx.MockTransport(lambda _: httpx.Response(401))
+    monkeypatch.delenv(SERVER.key_variable, raising=False)
+    with sentence.raises(FlywheelError, hint=SERVER.key_variable) as missing:
+        require_server(SERVER, rejecting)
+    monkeypatch.setenv(SERVER.key_variable, "sesame-123")
+    with sentence.raises(FlywheelError, hint="policy.server.key_variable") as rejected:
+        require_server(SERVER, rejecting)
+    assert "rejected" in rejected.value.hint and missing.value.hint != rejected.value.hint
+
+
 def unreachable(request: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("refused", request=request)
 
