@@ -39,7 +39,7 @@ class VlmPolicy(Policy):
         options_of(backend.options, config.options, "policy.options")
         self.model = backend(directory, config, self.version)
         self.max_concurrency = self.model.max_concurrency
-        self._max_tokens = config.max_new_tokens or self.family.max_new_tokens
+        self._max_tokens = config.max_new_tokens or self.family.reply_tokens(config.template)
         self._thinks = config.thoughts
 
     def begin(self) -> None:

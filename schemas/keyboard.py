@@ -344,6 +344,12 @@ def pyautogui_names(expression: str) -> list[str]:
     return [pyautogui_name(name) for name in names_of(expression)]
 
 
+def dom_names(expression: str) -> list[str]:
+    """Lists the DOM's names of the keys in an expression, as browsers' tools take them; an unknown name stays."""
+    found = (key_named(name) if is_key(name) else name for name in names_of(expression))
+    return [one if isinstance(one, str) else one.code if one.key == " " else one.key for one in found]
+
+
 def usual(expression: str) -> str:
     """Rewrites an expression with canonical names. An unknown name stays, in lower case."""
     names = (BLANKS.get(name, name) for name in names_of(expression))

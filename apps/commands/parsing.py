@@ -40,7 +40,7 @@ def parse(
         Path | None, typer.Option(metavar="REPLIES.jsonl", help="File with one reply per line; - for stdin.")
     ] = None,
     template: Annotated[
-        str | None, typer.Option(help="Prompt template: computer, mobile, grounding or hybrid.")
+        str | None, typer.Option(help="Prompt template: computer, browser, mobile, grounding or hybrid.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

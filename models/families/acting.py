@@ -24,11 +24,12 @@ _MARKED = re.compile(
     rf"|<(?:tool_call|action)>\s*+(?:`{{1,3}}\w*+\s*+)?(?:[\[{{]|<function\b|{_NAMED}|[\w./-]{{1,99}}\s*+<arg_key>)"
     rf"|<function(?:_\w{{1,80}})?(?:=|\s++name=)[\"']?[\w.-]{{1,99}}[\"']?\s*+>|<\|begin_of_box\|>\s*+{_NAMED}"
     rf"|^[^\S\n]*+(?:[\w :]{{1,80}}:[^\S\n]*+)?(?:pyautogui|computer)\.{_NAMED}"
+    rf"|(?:^|\t)[ ]*+action:[ ]*+(?-i:CLICK|TYPE|COMPLETE|WAIT|AWAKE|INFO|ABORT|SLIDE|LONGPRESS)\b"
     rf"|(?:```(?:(?:{LANGUAGES})\b)?|<action>)\s*+(?-i:DONE|FAIL|WAIT)(?:\([\d.]*+\))?\s*+(?:```|</action>|\Z)",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A call behind UI-TARS's label (`file(s)` is a word), in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2, or in
-a line of code, also within a block or behind other code."""
+"""A call behind UI-TARS's label (`file(s)` is a word), in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2, in a
+field of Step-GUI, or in a line of code, also within a block or behind other code."""
 _OBJECT = re.compile(r"\{\s*+\"[\w ]+\"\s*+:")
 _NONE = re.compile(r"\W*+(?:(?:none|null|no|nothing|n/?a|not applicable)\b|\Z)", re.IGNORECASE)
 _DECODER = json.JSONDecoder(strict=False)
@@ -67,14 +68,23 @@ def _objects(text: str) -> Iterator[bool]:
 
 def _is_call(fields: dict[str, Any]) -> bool:
     """Checks whether an object is a call as families and OpenAI's protocol write it, or an action as lakes store it."""
-    if any(_names(fields.get(name)) for name in ("action", "action_type")) or str(fields.get("type")) in TYPES:
+    if (
+        any(_names(fields.get(name)) for name in ("action", "action_type", "tool_name"))
+        or str(fields.get("type")) in TYPES
+    ):
+        return True
+    if isinstance(fields.get("coordinate"), list):  # MAI-UI's answer
         return True
     if isinstance(fields.get("name"), str) and any(
         _is_object(fields.get(name)) for name in ("arguments", "parameters")
     ):
         return True
     listed = fields.get("tool_calls")
-    held = [fields.get("function"), *(cast(list[object], listed) if isinstance(listed, list) else [])]
+    held = [
+        fields.get("function"),
+        fields.get("tool_call"),
+        *(cast(list[object], listed) if isinstance(listed, list) else []),
+    ]
     return any(_is_call(cast(dict[str, Any], one)) for one in held if isinstance(one, dict) and one)
 
 

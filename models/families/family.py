@@ -8,7 +8,7 @@ text in thousandths of the screen, and the family writes them for training. A cu
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -64,6 +64,8 @@ class ModelFamily:
     """Whether prompts can contain screens of past steps."""
     max_new_tokens: int = 256
     """Limit of a reply's tokens, where `policy.max_new_tokens` is not set."""
+    template_tokens: ClassVar[Mapping[str, int]] = {}
+    """Limits of a reply's tokens by template, where they differ from `max_new_tokens`."""
     tokens: frozenset[str] = frozenset()
     """The checkpoint's added tokens (`models.families.outside`), which texts from outside may hold; empty where no
     checkpoint was given."""
@@ -83,6 +85,11 @@ class ModelFamily:
 
         found = (name for name in FAMILIES.names if FAMILIES.class_of(name) is type(self))
         return next(found, type(self).__name__)
+
+    @classmethod
+    def reply_tokens(cls, template: str) -> int:
+        """Returns the maximum tokens of a reply under a template, where `policy.max_new_tokens` is not set."""
+        return cls.template_tokens.get(template, cls.max_new_tokens)
 
     def _refuse_unused(self, config: PolicyConfig) -> None:
         """Raises UsageError for an option that this family does not have."""

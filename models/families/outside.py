@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SELECTOR = "\U000e01ef"
 """Variation selector 256: printable for `repr` and `json`, and without meaning behind a bracket."""
+REASONED = "reasoning_content"
+"""Field of a past turn with its thinking, for a chat template that takes it from there."""
 _FORM = re.compile("|".join(TOKEN_FORMS))
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 """Files in which a checkpoint lists its added tokens."""
@@ -118,7 +120,8 @@ def as_sent(chat: "Sequence[Message]", directory: Path, policy: PolicyConfig) ->
 
 def _with_texts(message: "Message", change: Any) -> "Message":
     parts = [{**part, "text": change(part["text"])} if part["type"] == "text" else part for part in message["content"]]
-    return {**message, "content": parts}
+    thinking = {REASONED: change(message[REASONED])} if REASONED in message else {}
+    return {**message, "content": parts, **thinking}
 
 
 def as_text(backend: Any) -> None:

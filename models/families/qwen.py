@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from models.families.family import QWEN25, ModelFamily
-from models.families.prompt import Message, screen_part, text_part, text_turn
+from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
 from models.families.reading import WIDE, ParsedReply
 from models.families.screen import Size
 from models.families.template import filled, template
 from models.families.thinking import between, readable
-from models.families.tools import read_calls, write_calls
+from models.families.tools import Tool, read_calls, write_calls
 from models.policy import Context
 from schemas.action import Action
 from schemas.config.policy import PolicyConfig
@@ -34,6 +34,8 @@ class QwenFamily(ModelFamily):
     asks_without = False
     label: ClassVar[str] = ""
     """Text that a thought begins with."""
+    spec: ClassVar[Tool] = Tool()
+    """The tools whose calls are read."""
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
@@ -56,18 +58,16 @@ class QwenFamily(ModelFamily):
             )
         chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
         for position, screen in enumerate([*(turn.observation for turn in kept), context.observation]):
-            parts = [screen_part(screen, self.limits), *([text_part(asked)] if position == 0 else [])]
-            chat.append({"role": "user", "content": parts})
+            chat.append(self._asked(asked, [screen]) if position == 0 else screen_turn(screen, self.limits))
             if position < len(kept):
                 chat.append(text_turn("assistant", self._reply(kept[position].thought, kept[position].action_text)))
         return chat
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds the question as `ModelFamily.question`, with the screens first."""
+        """Builds the question as `ModelFamily.question`, in one turn with the screens."""
         size = (screens[-1].width, screens[-1].height)
-        shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         head = [text_turn("system", self._tools(size))] if acts else []
-        return [*head, {"role": "user", "content": shown}]
+        return [*head, self._asked(question, screens)]
 
     def write(self, action: Action, screen: Size) -> str:
         """Writes the action as calls of the template's tool.
@@ -85,7 +85,7 @@ class QwenFamily(ModelFamily):
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Reads the thought and the actions of the calls."""
-        return read_calls(answer, self.sides(screen))
+        return read_calls(answer, self.sides(screen), self.spec)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """Writes a whole reply: the thought, then the call."""
@@ -95,9 +95,15 @@ class QwenFamily(ModelFamily):
         if not thought or self.template == "grounding":
             return written
         forms = (lambda inner: f"{self.label}{inner}\n{written}", lambda inner: f"{between(inner)}{written}")
-        return readable(thought, written, forms, lambda answer: read_calls(answer, WIDE))
+        return readable(thought, written, forms, lambda answer: read_calls(answer, WIDE, self.spec))
+
+    def _asked(self, text: str, screens: Sequence[Observation]) -> Message:
+        """Builds a user turn of screens and a text."""
+        shown = [screen_part(screen, self.limits) for screen in screens]
+        return {"role": "user", "content": [*shown, text_part(text)]}
 
     def _tools(self, screen: Size) -> str:
+        """Returns the system turn for screens of this size."""
         columns, rows = self.sides(screen)
         tool = json.loads(template(f"qwen-{self.tool}.json"))
         sized = {"{width}": f"{columns:g}", "{height}": f"{rows:g}"}

@@ -11,7 +11,7 @@ import re
 import textwrap
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from math import inf
@@ -24,6 +24,7 @@ from models.families.answers import Answer, answer_in, is_call
 from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
 from models.families.code.calls import is_unset
 from models.families.code.program import means_success
+from models.families.xml import SEED, NamedCall
 from schemas.action import TYPES, Action, Click, Hotkey, action_of
 from schemas.keyboard import names_of, single, together, together_in
 from schemas.problem import named_problem
@@ -36,7 +37,7 @@ MOST_LABELS = 16
 """Maximum labels that are considered in a reply, from its beginning and its end, so that reading takes linear time."""
 
 _UNESCAPES = {"\\": "\\", "'": "'", '"': '"', "n": "\n"}
-_QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
+_QUOTED = r"""'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+\""""
 _PLACE = r"[(\[][-\d.,\s]*[)\]]|<point>[-\d.,\s]*</point>"
 _LISTED = rf"\[\s*+(?:{_QUOTED})(?:\s*+,\s*+(?:{_QUOTED}))*+\s*+,?\s*+\]"
 _BARE = r"-?\d+(?:\.\d+)?|[Tt]rue|[Ff]alse|None|null"
@@ -70,23 +71,9 @@ _FIRST_FENCE = re.compile(rf"\A\s*+{_MARK}(?:\n|\Z)", re.IGNORECASE)
 _OPENING = re.compile(rf"[^\S\n]*+(?:{_MARKS}Action{_MARKS}[:：]{_MARKS}[^\S\n]*+)?(?:{_MARK})?", re.IGNORECASE)
 """A line that opens an action behind a thought: a label, a fence, or both."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_NEVER = r"(?:_never_used_\w+)?"
-"""Suffix of the names of tags that some of UI-TARS-2's servers write."""
-_TAG = re.compile(
-    rf"<(?:function{_NEVER}(?:=|\s+name=)['\"]?(?P<call>\w+)['\"]?"
-    rf"|parameter{_NEVER}(?:=|\s+name=)['\"]?(?P<argument>\w+)['\"]?"
-    rf"|(?P<closed>/(?:parameter|function|seed:tool_call)){_NEVER})\s*>"
-)
 _OPENED = re.compile(r"<seed:tool_call\w*>\s*\Z")
 _BLOCK = re.compile(r"(?:^[^\S\n]*+|<seed:tool_call\w{0,80}>\s*+)(?=<function)", re.MULTILINE)
 """Text before a call that begins a line or a tool call; a call within a line is usually part of a sentence."""
-_NEXT = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/seed:tool_call)|\Z)")
-"""Text after the end of an argument; anywhere else, `</parameter>` is part of the argument."""
-_LINES = re.compile(r"\A\n(.*)\n\Z", re.DOTALL)
-_MOST_TAGS = 24
-"""Maximum tags that are tried as the end of an argument."""
-_TEXTS = ("content", "text")
-"""Arguments that hold any text, white space and tags included."""
 _END = " \t\n`.;"
 """Characters around and behind a call that are no text."""
 _BEFORE = 100
@@ -121,6 +108,8 @@ class ParsedReply:
     """Text behind the last call that was read."""
     closed: bool = True
     """Whether every text of the calls is closed as the grammar requires, so that its extent is certain."""
+    joint: str = ""
+    """Text between the thinking and the text after it in one thought, if the grammar shows both again."""
 
 
 def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
@@ -136,7 +125,7 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
     if "<function" in text and (tags := _tags(text, (begin, begin + calls[-1].end) if calls else None)):
         return _read_tagged(text, tags, sides)
     if pointing and _BARE_POINT.match(block):
-        return _read(thought, block.strip(), [_Call("click", {"point": block})], sides)
+        return _read(thought, block.strip(), [NamedCall("click", {"point": block})], sides)
     if not calls and (answer := answer_in(text)):
         return replace(_read_answer(text, answer, sides), tagged=True)
     shown = block.strip()
@@ -163,7 +152,7 @@ def _read_answer(text: str, answer: Answer, sides: Sides) -> ParsedReply:
     if known or is_call(inner) or is_call(block) or _ends_with_call(inner):
         problem = f"a call in an answer that this grammar does not read: {inner[:80]!r}"
         return ParsedReply(thought, inner, error=problem, after=after)
-    done = _Call("finished", {"content": inner}, closed=answer.closed)
+    done = NamedCall("finished", {"content": inner}, closed=answer.closed)
     return _read(thought, text[answer.start : answer.end].strip(), [done], sides, after)
 
 
@@ -174,7 +163,7 @@ def _ends_with_call(answer: str) -> bool:
     return bool(calls) and bool(calls[0].arguments) and calls[0].name in (*TYPES, *_NAMES) and calls[0].end > 0
 
 
-def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
+def _tags(text: str, other: tuple[int, int] | None) -> list[NamedCall]:
     """Finds the calls of UI-TARS-2's XML; none if the other calls take precedence.
 
     Args:
@@ -184,11 +173,11 @@ def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
             the last one counts.
     """
     starts = [found.end() for found in islice(_BLOCK.finditer(text), MOST_LABELS)]
-    inline = _TAG.search(text)
+    inline = SEED.tag.search(text)
     for start in starts or ([inline.start()] if inline and inline["call"] else []):
         if other is not None and other[0] <= start < other[1]:
             continue
-        calls = list(_tagged(text, start))
+        calls = list(SEED.calls(text, start))
         if not calls or (not starts and not (calls[-1].closed and calls[-1].end)):
             continue
         if other is None or (starts and start >= other[1]):
@@ -198,31 +187,18 @@ def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
     return []
 
 
-def _read_tagged(text: str, calls: list["_Call"], sides: Sides) -> ParsedReply:
+def _read_tagged(text: str, calls: list[NamedCall], sides: Sides) -> ParsedReply:
     """Reads UI-TARS-2's XML."""
     start = calls[0].start
     near = max(0, start - _BEFORE)
     opened = _OPENED.search(text[near:start])
     begin = near + opened.start() if opened else start
     between = [text[call.end : following.start] for call, following in pairwise(calls)]
-    after = "\n".join(_TAG.sub("", one) for one in (*between, text[calls[-1].end :] if calls[-1].closed else ""))
+    after = "\n".join(SEED.tag.sub("", one) for one in (*between, text[calls[-1].end :] if calls[-1].closed else ""))
     return replace(_read(_SEED.sub("", text[:begin]), text[begin:].strip(), calls, sides, after), tagged=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    name: str
-    arguments: Mapping[str, object]
-    end: int = 0
-    """End of the call in its block."""
-    twice: str = ""
-    """Name of an argument that the call has twice."""
-    start: int = 0
-    closed: bool = True
-    """Whether the call's texts are closed as the grammar requires."""
-
-
-def _read(thought: str, shown: str, calls: list[_Call], sides: Sides, after: str = "") -> ParsedReply:
+def _read(thought: str, shown: str, calls: list[NamedCall], sides: Sides, after: str = "") -> ParsedReply:
     """Converts calls to a reading, up to the first invalid call; if that is the first call, it becomes the error.
 
     Args:
@@ -284,13 +260,13 @@ def _after_fence(text: str, start: int) -> int:
     return fence.end() if fence else start
 
 
-def _calls(block: str, only_first: bool = False) -> Iterator[_Call]:
+def _calls(block: str, only_first: bool = False) -> Iterator[NamedCall]:
     """Yields the calls that a block begins with, one after the other."""
     at, matched = 0, _CALL.match(block)
     if matched is None:
         piece = block.split("\n\n")[0]
         if loose := _LOOSE_CALL.match(piece):
-            yield _Call(loose[1], {loose[2]: _unescaped(loose[4])}, loose.end(), closed=False)
+            yield NamedCall(loose[1], {loose[2]: _unescaped(loose[4])}, loose.end(), closed=False)
         return
     while matched is not None:
         at = matched.end()
@@ -299,7 +275,7 @@ def _calls(block: str, only_first: bool = False) -> Iterator[_Call]:
         for key, value in _ARGUMENT.findall(matched[2]):
             twice = twice or (key if key in arguments else "")
             arguments[key] = _literal(value)
-        yield _Call(matched[1], arguments, at, twice)
+        yield NamedCall(matched[1], arguments, at, twice)
         matched = None if only_first else _CALL.match(block, at)
 
 
@@ -309,55 +285,7 @@ def end_of_call(text: str, start: int) -> int:
     return next((call.end for call in _calls(text[start:], only_first=True) if call.closed), 0)
 
 
-def _tagged(text: str, start: int) -> Iterator[_Call]:
-    """Yields the calls of UI-TARS-2's XML."""
-    call: _Call | None = None
-    at = start
-    while tag := _TAG.search(text, at):
-        if tag["argument"]:
-            value, at, closed = _argument(text, tag)
-            if call is not None:
-                arguments = {**call.arguments, tag["argument"]: value}
-                call = replace(call, arguments=arguments, end=at, closed=call.closed and closed)
-            continue
-        at = tag.end()
-        if tag["closed"] == "/parameter":
-            continue
-        if call is not None:
-            yield call if tag["call"] else replace(call, end=at)
-        call = _Call(tag["call"], {}, at, start=tag.start()) if tag["call"] else None
-    if call is not None:
-        yield replace(call, end=len(text), closed=False)
-
-
-def _argument(text: str, opened: re.Match[str]) -> tuple[str, int, bool]:
-    """Finds the value of an argument, where the text after it begins, and whether its end is written.
-
-    A text ends at the `</parameter>` before the next argument or the call's end, or at an earlier tag that begins a
-    line.
-    """
-    first = _TAG.search(text, opened.end())
-    if opened["argument"] not in _TEXTS:
-        end = first.start() if first else len(text)
-        value, closed = text[opened.end() : end].strip(), first is not None
-        return value, end, closed
-    for tag in islice(_TAG.finditer(text, opened.end()), _MOST_TAGS):
-        ends = tag["closed"] == "/parameter" and _NEXT.match(text, tag.end()) is not None
-        before = text[max(opened.end(), tag.start() - _BEFORE) : tag.start()].rstrip(" \t")
-        if ends or (tag["closed"] != "/parameter" and before.endswith("\n")):
-            return _value(text[opened.end() : tag.start()], ends), tag.start(), ends
-    end = first.start() if first else len(text)
-    return _value(text[opened.end() : end], False), end, False
-
-
-def _value(text: str, closed: bool) -> str:
-    """Returns the text between two tags, on lines of its own or not; a written \\n at the end becomes a new line."""
-    lines = _LINES.match(text)
-    value = lines[1] if lines else text if closed else text.strip()
-    return value[:-2] + "\n" if value.endswith("\\n") else value
-
-
-def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
+def _actions(call: NamedCall, sides: Sides) -> tuple[list[Action], list[str]]:
     """Converts a call into actions, usually one, and lists its unused arguments; raises ValueError if there is no
     action."""
     if call.twice:

@@ -28,14 +28,25 @@ FAMILIES = Registry(
         "ui-tars-2": f"{_HERE}.ui_tars_2:UiTars2Family",
         "qwen2.5-vl": f"{_HERE}.qwen:Qwen25Family",
         "qwen3-vl": f"{_HERE}.qwen:Qwen3Family",
+        "qwen3.5": f"{_HERE}.qwen35:Qwen35Family",
+        "qwen3.6": f"{_HERE}.qwen35:Qwen36Family",
+        "qwen3.8": f"{_HERE}.qwen35:Qwen38Family",
+        "fara-7b": f"{_HERE}.fara:Fara7Family",
+        "fara-1.5": f"{_HERE}.fara:Fara15Family",
+        "gui-owl-1.5": f"{_HERE}.gui_owl:GuiOwlFamily",
+        "step-gui": f"{_HERE}.step_gui:StepGuiFamily",
+        "evocua": f"{_HERE}.evocua:EvoCuaFamily",
+        "mai-ui": f"{_HERE}.mai_ui:MaiUiFamily",
         "opencua": f"{_HERE}.opencua:OpenCuaFamily",
         "opencua-qwen2": f"{_HERE}.opencua:OpenCuaQwen2Family",
         "holo-1.5": f"{_HERE}.holo:HoloFamily",
         "holo-2": f"{_HERE}.holo:Holo2Family",
+        "holo-3": f"{_HERE}.holo_3:Holo3Family",
         "glm": f"{_HERE}.glm:GlmFamily",
         "internvl": f"{_HERE}.internvl:InternVlFamily",
         "scalecua": f"{_HERE}.scalecua:ScaleCuaFamily",
         "scalecua-internvl": f"{_HERE}.scalecua:ScaleCuaInternFamily",
+        "ui-venus-2": f"{_HERE}.ui_venus:UiVenus2Family",
     },
 )
 """Families by name; each is built from `policy.*`."""
@@ -44,6 +55,8 @@ BY_MODEL_TYPE = {
     "qwen2_5_vl": "qwen2.5-vl",
     "qwen3_vl": "qwen3-vl",
     "qwen3_vl_moe": "qwen3-vl",
+    "qwen3_5": "qwen3.5",
+    "qwen3_5_moe": "qwen3.5",
     "glm4v": "glm",
     "glm4v_moe": "glm",
     "glm46v": "glm",
@@ -52,17 +65,23 @@ BY_MODEL_TYPE = {
 }
 """Families by the `model_type` of a checkpoint's `config.json`, for the value auto of `policy.family`.
 
-Other types are refused. A checkpoint of these types with another model's name is refused, too: UI-TARS 1.5, OpenCUA,
-Holo, ScaleCUA and Fara share Qwen's types, so `policy.family` must name their family.
+Other types are refused. A checkpoint of these types with another model's name is refused, too: UI-TARS 1.5, EvoCUA,
+MAI-UI, OpenCUA, Holo, ScaleCUA and Fara share Qwen's types, so `policy.family` must name their family.
 """
 PLAIN = {"qwen2_5_vl": "pixels", "qwen3_vl": "thousandths", "qwen3_vl_moe": "thousandths"}
 """Families by `model_type` for a checkpoint that was not trained on its architecture's own grammar."""
+VERSIONS = (("reasoning_effort", "qwen3.8"), ("preserve_thinking", "qwen3.6"), ("<function=", "qwen3.5"))
+"""Families of the types `qwen3_5` and `qwen3_5_moe` by a text that only their chat templates have, newest first. A
+checkpoint without such a chat template was not trained on calls as XML."""
 TAUGHT = "<tool_call>"
 """Token of every published Qwen2.5-VL and Qwen3-VL, and of all models that were trained from them."""
 
 
 _NAMED = [name for name in FAMILIES.names if name != "tiny"]
-_OWNERS = {"ui-tars-1.0": "ui-tars", "qwen2.5-vl": "qwen", "qwen3-vl": "qwen", "glm": "glm", "internvl": "internvl"}
+_OWNERS = {
+    **{"ui-tars-1.0": "ui-tars", "qwen2.5-vl": "qwen", "qwen3-vl": "qwen", "qwen3.5": "qwen"},
+    **{"glm": "glm", "internvl": "internvl"},
+}
 """Part that the names of each family's published checkpoints have in common."""
 _TRAINED = (
     *("ui-tars", "doubao", "open-cua", "scale-cua", "evo-cua", "holo", "fara", "auto-glm", "cog-agent", "gui-owl"),
@@ -70,6 +89,7 @@ _TRAINED = (
     *("ui-ins", "se-gui", "dart-gui", "step-gui", "tong-ui", "gta1", "jedi", "aguvis", "show-ui", "os-atlas"),
     *("os-genesis", "u-ground", "see-click", "ferret-ui", "agent-cpm", "computer-rl", "mobile-rl", "arpo"),
     *("phi-ground", "ground-next", "molmo-web", "zero-gui", "ui-agile", "aria-ui", "ui-tron", "gui-eyes"),
+    *("open-web-rl", "gelab-zero"),
 )
 """Names of models that were trained from these checkpoints on a different grammar."""
 _PEOPLE_TOO = ("mano",)
@@ -112,7 +132,7 @@ def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamil
 
 def reply_limit(config: PolicyConfig) -> int:
     """Returns the maximum tokens of a reply: `policy.max_new_tokens`, else the family's own."""
-    return config.max_new_tokens or FAMILIES.class_of(name_of(config)).max_new_tokens
+    return config.max_new_tokens or FAMILIES.class_of(name_of(config)).reply_tokens(config.template)
 
 
 def name_of(config: PolicyConfig, directory: Path | None = None) -> str:
@@ -142,13 +162,15 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     if not auto:
         return ""
     kind = str(architecture.get("model_type"))
-    if kind not in BY_MODEL_TYPE:
+    family = BY_MODEL_TYPE.get(kind, "")
+    if family == "qwen3.5":
+        family = _version(directory)
+    if not family:
         raise wrong(
             f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): its action "
             "grammar and its unit of coordinates are unknown.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
-    family = BY_MODEL_TYPE[kind]
     names, own, bases = _called(directory, architecture)
     if kind in PLAIN and not _is_taught(directory):
         family, own, bases = PLAIN[kind], [], []
@@ -239,6 +261,13 @@ def _is_sized(name: str) -> bool:
 def _holds(name: str, model: str) -> bool:
     """Checks whether a name contains a model's name as a whole word, with or without its hyphens."""
     return bool(re.search(rf"(?<![a-z]){model.replace('-', '[-_ ]?')}(?![a-z])", name.lower()))
+
+
+def _version(directory: Path) -> str:
+    """Selects the family of a Qwen3.5 or its successor by the chat template; empty if there is no known one."""
+    files = (directory / name for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"))
+    text = "".join(file.read_text(errors="replace") for file in files if file.is_file())
+    return next((name for mark, name in VERSIONS if mark in text), "") if "<function=" in text else ""
 
 
 def _is_taught(directory: Path) -> bool:

@@ -7,6 +7,7 @@ This module resizes a screen once, and the network, the server and the trainer a
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -124,7 +125,9 @@ def _entry(size: Any, name: str) -> int:
     return int(found or 0)
 
 
-Unit = Literal["thousandths", "fraction", "pixels"]
+Unit = Literal["thousandths", "999ths", "fraction", "pixels"]
+_SIDES: Mapping[Unit, float] = {"thousandths": 1000.0, "999ths": 999.0, "fraction": 1.0}
+"""Units along a side of any screen; 999 is the screen's far edge in `999ths`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,8 @@ class CoordinateSpace:
     """Unit of a family's coordinates.
 
     Args:
-        unit: thousandths or fractions of the screen, or pixels of the picture that the checkpoint's processor makes.
+        unit: thousandths, 999ths or fractions of the screen, or pixels of the picture that the checkpoint's processor
+            makes.
         limits: the processor's limits; required for pixels.
     """
 
@@ -146,7 +150,7 @@ class CoordinateSpace:
             ValueError: the screen is too oblong for the processor.
         """
         if self.unit != "pixels":
-            return (1000.0, 1000.0) if self.unit == "thousandths" else (1.0, 1.0)
+            return _SIDES[self.unit], _SIDES[self.unit]
         assert self.limits is not None, "pixels of a picture of unknown size"
         columns, rows = self.limits.resized(screen)
         return float(columns), float(rows)

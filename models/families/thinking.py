@@ -19,16 +19,16 @@ from models.families.reading import ParsedReply, without_opening
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message that hold its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and
 axolotl, `reasoning` of vLLM and OpenRouter, `thinking` of Ollama, gpt-oss and templates of some checkpoints."""
-_NAME = r"(?:(?:\w{1,40}[:_])?think\w*|(?-i:thought))\s*"
+_NAME = r"(?:(?:\w{1,40}[:_])?think\w*|(?-i:thought|TINK|THIN))\s*"
 _END = re.compile(
     rf"<\s*/{_NAME}>|◁/{_NAME}▷|\[/THINK\]|<channel\|>|<\|END_THINKING\|>|<\|end_of_thought\|>"
     r"|<\|channel\|>final\b[^<>]{0,80}<\|message\|>",
     re.IGNORECASE,
 )
-"""`</think>`, `</thinking>`, `</thinkt>`, `</think_never_used_...>`, `</seed:think>`, `</longcat_think>`, `</thought>`;
-Kimi's, Mistral's, Gemma's, Cohere's, and gpt-oss's change of channel."""
+"""`</think>`, `</thinking>`, `</thinkt>`, `</think_never_used_...>`, `</seed:think>`, `</longcat_think>`, `</thought>`,
+Step-GUI's misspelt `</TINK>` and `</THIN>`; Kimi's, Mistral's, Gemma's, Cohere's, and gpt-oss's change of channel."""
 _BEGIN = re.compile(
-    rf"<{_NAME}>|◁{_NAME}▷|\[THINK\]|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>"
+    rf"< ?{_NAME}>|◁{_NAME}▷|\[THINK\]|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>"
     r"|<\|channel\|>(?:analysis|commentary)\b[^<>]{0,80}<\|message\|>",
     re.IGNORECASE,
 )
@@ -91,6 +91,8 @@ def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
     inner, after = without_opening(found.thought), untagged(_MARKUP.sub("", found.after))
     if after:
         found = replace(found, unused=(*found.unused, f"text behind the action={after[:80]}"))
+    if found.tagged and found.joint and thinking.strip():
+        return replace(found, thought=f"{thinking.strip()}{found.joint if inner.strip() else ''}{inner.strip()}")
     if found.tagged:
         return replace(found, thought=(thinking + inner).strip())
     held = found.actions or found.text != answer.strip()  # else the answer has no action, only words

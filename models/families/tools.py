@@ -4,7 +4,8 @@ The two action spaces differ as follows. A drag is two calls of `computer_use`: 
 `left_click_drag` to its end. A scroll has a fixed number of pixels, positive for up. Three clicks become a double
 click, as in Qwen's own tool. `terminate` with failure becomes a call for a person, and `answer` becomes a finish with
 content. Calls of models that were trained from Qwen's are read, too: drags from place to place and `interact`
-(GUI-Owl), `visit_url` and `history_back` (Fara).
+(GUI-Owl), `visit_url` and `history_back` (Fara), `key_down` and `key_up` (EvoCUA), swipes in a direction, drags between
+named places and `ask_user` (MAI-UI).
 """
 
 import ast
@@ -12,18 +13,22 @@ import json
 import re
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
 
 from pydantic import ValidationError
 
+from common.text import counted
 from models.families.code.arguments import CLEARS, ENTERS, Arguments, is_success, keys_of, meant, refuse_held
 from models.families.reading import ParsedReply, Sides, is_true, place_in, typing
 from schemas.action import (
+    OPPOSITE,
     Action,
     CallUser,
     Click,
+    Direction,
     Drag,
     Finished,
     Hotkey,
@@ -32,16 +37,18 @@ from schemas.action import (
     Navigate,
     NavigateBack,
     OpenApp,
+    Press,
     PressBack,
     PressEnter,
     PressHome,
+    Release,
     RightSingle,
     Scroll,
     Type,
     Wait,
     action_of,
 )
-from schemas.keyboard import pyautogui_names, together_in
+from schemas.keyboard import MAX_KEYS, names_of, pyautogui_names, single, together_in
 from schemas.problem import named_problem
 
 NAMES = ("computer_use", "mobile_use", "computer")
@@ -65,7 +72,11 @@ _CLICKS = {"triple_click": 3}
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _DRAGS = ("swipe", "drag", "left_click_drag", "scroll")
 """Actions that become a drag if a call has two places. A scroll between two places is a finger's."""
+_HELD = {"key_down": Press, "key_up": Release}
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
+_WRAPPING = re.compile(r"""\A(?:keys\s*+=\s*+)?[\["']*+(?=\w)|(?<=\w)["'\]]++\Z""")
+"""What models write around a key that is already an item of a list, as in `keys=["ctrl"`."""
+_COMMA = re.compile(r"""["']?\s*+,\s*+["']?(?=\w)""")
 _ACTION = re.compile(r"\bAction[:：]")
 _CLOSE = re.compile(re.escape(CLOSE))
 _MOST_ENDS = 8
@@ -74,18 +85,57 @@ _DECODER = json.JSONDecoder(strict=False)  # models leave newlines in a text une
 _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
 
 Place = tuple[float, float]
+Written = tuple[Mapping[str, Any], int, int]
+"""Arguments of a call, and its begin and end in the reply."""
+Performed = Callable[[Arguments, Sides], list[Action]]
 
 
-def read_calls(text: str, sides: Sides) -> ParsedReply:
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A family's tool, as far as it differs from Qwen's.
+
+    Args:
+        names: names of the tool.
+        aliases: names of actions by other names of the same action.
+        refused: Qwen's actions that are different actions here, which this project lacks.
+        others: actions that Qwen's tool lacks, or that have other arguments here.
+        enters: whether typing presses enter if the call does not say so.
+        value: converts an argument that is a text, by its name.
+    """
+
+    names: tuple[str, ...] = NAMES
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    refused: frozenset[str] = frozenset()
+    others: Mapping[str, Performed] = field(default_factory=dict[str, Performed])
+    enters: bool = False
+    value: Callable[[str, str], Any] = field(default=lambda name, text: text)
+
+
+def read_calls(text: str, sides: Sides, tool: Tool | None = None) -> ParsedReply:
     """Reads the thought and the actions of a reply with tool calls; never raises for any text of a model.
 
     Args:
         text: the thought, then one or several `<tool_call>`s; the JSON of a call without a tag is read, too.
         sides: width and height of the screen, in units of the coordinates.
+        tool: the family's tool; Qwen's if not given.
     """
+    tool = tool or Tool()
     begin = _begin(text)
     if begin < 0:
         return ParsedReply(text.strip(), "", error=f"no tool call in {text[:80]!r}")
+    return perform(text, begin, written_calls(text, begin, tool), sides, tool)
+
+
+def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool: Tool) -> ParsedReply:
+    """Converts the calls of a reply to a reading, up to the first invalid call.
+
+    Args:
+        text: the reply.
+        begin: where the first call begins.
+        calls: the calls; iterating raises ValueError or RecursionError at a call that cannot be read.
+        sides: width and height of the screen, in units of the coordinates.
+        tool: the family's tool.
+    """
     thought = _LABELS.sub("", text[:begin]).strip()
     shown, error = text[begin:].strip(), None
     actions: list[Action] = []
@@ -93,10 +143,10 @@ def read_calls(text: str, sides: Sides) -> ParsedReply:
     cursor: Place | None = None
     others, last = list[str](), -1
     try:
-        for call, start, end in _calls(text, begin):
+        for call, start, end in calls:
             others, last = [*others, text[last:start] if last >= 0 else ""], end
             arguments = Arguments(call)
-            found, cursor = _action(arguments, sides, cursor)
+            found, cursor = _action(arguments, sides, cursor, tool)
             clicks = _CLICKS.get(str(call.get("action")))
             found = [*found[:-1], *(one for action in found[-1:] for one in meant(action, arguments, clicks))]
             if not actions:
@@ -135,8 +185,8 @@ def _begin(text: str) -> int:
     return found.start() if found else text.find("{")
 
 
-def _calls(text: str, begin: int) -> Iterator[tuple[Mapping[str, Any], int, int]]:
-    """Yields the arguments, begin and end of each call; raises ValueError for a call that cannot be read.
+def written_calls(text: str, begin: int, tool: Tool) -> Iterator[Written]:
+    """Yields each call in JSON; raises ValueError for a call that cannot be read.
 
     Each call follows a tag. The first call may lack the tag, or have words between. A tag within a call's texts is
     text.
@@ -149,16 +199,27 @@ def _calls(text: str, begin: int) -> Iterator[tuple[Mapping[str, Any], int, int]
         if not isinstance(call, dict):
             raise ValueError("a tool call that is no JSON object")
         found = cast(dict[str, Any], call)
-        if (name := found.pop("name", None)) not in (None, *NAMES):
-            raise ValueError(f"there is no tool {str(name)[:40]!r}; known: {', '.join(NAMES)}")
+        name = found.pop("name", None)
+        if name not in (None, *tool.names):
+            raise ValueError(no_tool(name, tool))
         arguments = found.get("arguments", found)
         if isinstance(arguments, str):  # a string in OpenAI's protocol
             arguments, _ = _DECODER.raw_decode(arguments.strip())
         if not isinstance(arguments, dict):
             raise ValueError("a tool call whose arguments are no JSON object")
-        yield cast(dict[str, Any], arguments), begin, end
+        yield valued(cast(dict[str, Any], arguments), tool), begin, end
         following = _CALL.search(text, end)
         begin = following.start() if following else -1
+
+
+def valued(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
+    """Converts the arguments that are texts."""
+    return {key: tool.value(key, one) if isinstance(one, str) else one for key, one in arguments.items()}
+
+
+def no_tool(name: object, tool: Tool) -> str:
+    """Says that a call names another tool."""
+    return f"there is no tool {str(name)[:40]!r}; known: {', '.join(tool.names)}"
 
 
 def _decoded(text: str, start: int) -> tuple[Any, int]:
@@ -181,9 +242,14 @@ def _decoded(text: str, start: int) -> tuple[Any, int]:
         raise error from None
 
 
-def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[Action], Place | None]:
+def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) -> tuple[list[Action], Place | None]:
     """Converts a call into actions (none for a mere move), and returns the cursor's place after the call."""
     name = str(given.take("action") or "")[:40]
+    name = tool.aliases.get(name, name)
+    if name in tool.others:
+        return tool.others[name](given, sides), cursor
+    if name in tool.refused:
+        raise ValueError(f"there is no action for {name!r}")
     place = given.take("coordinate")
     at = place_in(place, sides) if place is not None else cursor
     if name == "mouse_move":
@@ -193,9 +259,13 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
     if name in _POINTED:
         x, y = _there(at, name)
         return [action_of({"type": _POINTED[name], "x": x, "y": y})], at
-    if name in _DRAGS and (end := given.take("coordinate2")) is not None:
+    if name in _DRAGS and (end := given.take("coordinate2", "end_coordinate")) is not None:
         to = place_in(end, sides)
-        return [_drag(_there(at, name), to)], to
+        start = given.take("start_coordinate") if place is None else None
+        return [_drag(_there(at if start is None else place_in(start, sides), name), to)], to
+    if name == "swipe" and (way := given.take("direction")) is not None:  # of the finger
+        x, y = at or (0.5, 0.5)
+        return [Scroll(x=x, y=y, direction=_opposite(way))], at
     if name in ("left_click_drag", "drag"):
         if cursor is None:
             raise ValueError(f"{name} begins at the cursor, and no mouse_move gives its place")
@@ -204,16 +274,19 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
         x, y = at or (0.5, 0.5)
         return [Scroll(x=x, y=y, direction=_direction(name, given.look("pixels")))], at
     if name == "type":
-        enter, clear = (is_true(given.take(*names)) for names in (ENTERS, CLEARS))
+        enter, clear = given.take(*ENTERS), is_true(given.take(*CLEARS))
+        enter = tool.enters if enter is None else is_true(enter)
         before, text = typing(given.text("text"), at if place is not None else None, enter, clear)
         return [*before, Type.model_validate({"content": text})], at
+    if name in _HELD:
+        return _held(name, given), at
     return [_plain(name, given)], at
 
 
 def _plain(name: str, given: Arguments) -> Action:
     """Converts a call that has no place into an action."""
     if name == "key":
-        return Hotkey(key=together_in(map(str, _flat(keys_of(given)))))
+        return Hotkey(key=together_in(map(str, flat(keys_of(given)))))
     if name == "system_button":
         button = str(given.take("button"))[:40]
         if button.lower() not in _BUTTONS:
@@ -222,25 +295,48 @@ def _plain(name: str, given: Arguments) -> Action:
     if name == "terminate":
         return Finished() if is_success(given) else CallUser()
     made: dict[str, Callable[[], Action]] = {
-        "open": lambda: OpenApp.model_validate({"app_name": given.text("text")}),
+        "open": lambda: OpenApp.model_validate({"app_name": given.text(_app_key(given))}),
         "answer": lambda: Finished.model_validate({"content": given.text("text")}),
         "wait": Wait,
         "visit_url": lambda: Navigate.model_validate({"content": given.text("url")}),
         "history_back": NavigateBack,
         "interact": CallUser,
+        "ask_user": CallUser,
     }
     if name not in made:
         raise ValueError(f"there is no action for {name!r}")
     return made[name]()
 
 
-def _flat(keys: Any) -> Iterator[Any]:
-    """Flattens a nested list of keys, as OSWorld's Qwen agents do."""
+def _app_key(given: Arguments) -> str:
+    """Returns the argument that names an app; GUI-Owl's client for desktops reads `app_name`."""
+    return "app_name" if given.holds_text("app_name") and not given.holds_text("text") else "text"
+
+
+def _held(name: str, given: Arguments) -> list[Action]:
+    """Converts a call that holds or releases keys: one action for each key, the releases in reverse order."""
+    keys = [single(one) for key in flat(keys_of(given)) for one in names_of(str(key))]
+    if not 0 < len(keys) <= MAX_KEYS:
+        raise ValueError(f"{name} of {counted(len(keys), 'key')}, and it has 1 to {MAX_KEYS}")
+    return [_HELD[name](key=key) for key in (keys if name == "key_down" else reversed(keys))]
+
+
+def flat(keys: Any) -> Iterator[Any]:
+    """Flattens a nested list of keys and unwraps keys in brackets or quotes, as OSWorld's Qwen agents do."""
     for key in cast(list[Any], keys) if isinstance(keys, list) else [keys]:
         if isinstance(key, list):
-            yield from _flat(key)
+            yield from flat(key)
+        elif isinstance(key, str) and (inner := _WRAPPING.sub("", key)) != key:
+            yield from _COMMA.split(inner)
         elif key is not None:
             yield key
+
+
+def _opposite(way: object) -> Direction:
+    """Returns the direction in which a screen scrolls if a finger moves the given way."""
+    if (found := OPPOSITE.get(str(way).strip().lower())) is None:
+        raise ValueError(f"there is no direction {str(way)[:40]!r}")
+    return found
 
 
 def _drag(start: Place, end: Place) -> Drag:
@@ -265,28 +361,38 @@ def write_calls(action: Action, tool: str, sides: Sides) -> str:
     Raises:
         ValueError: the tool has no such action.
     """
+    return "\n".join(in_json(tool, one) for one in arguments_of(action, tool, sides))
+
+
+def arguments_of(action: Action, tool: str, sides: Sides) -> list[dict[str, Any]]:
+    """Lists the arguments of the calls that an action is written as. Raises the errors of `write_calls`."""
     made = _mobile(action, sides) if tool == "mobile_use" else _computer(action, sides)
     if made is None:
         raise ValueError(f"{tool} has no action for {action.type}")
-    return "\n".join(
-        f"{OPEN}\n{json.dumps({'name': tool, 'arguments': one}, ensure_ascii=False)}\n{CLOSE}" for one in made
-    )
+    return made
 
 
-def _units(x: float, y: float, sides: Sides) -> list[int]:
+def in_json(tool: str, arguments: Mapping[str, Any], separators: tuple[str, str] = (", ", ": ")) -> str:
+    """Writes a call in JSON, between its tags, with these separators of items and of names."""
+    call = json.dumps({"name": tool, "arguments": arguments}, ensure_ascii=False, separators=separators)
+    return f"{OPEN}\n{call}\n{CLOSE}"
+
+
+def units(x: float, y: float, sides: Sides) -> list[int]:
+    """Rounds a place to whole units."""
     return [round(x * sides[0]), round(y * sides[1])]
 
 
 def _computer(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
     if isinstance(action, Click | LeftDouble | RightSingle):
-        return [{"action": _WRITTEN[action.type], "coordinate": _units(action.x, action.y, sides)}]
+        return [{"action": _WRITTEN[action.type], "coordinate": units(action.x, action.y, sides)}]
     if isinstance(action, Drag):
-        start, end = _units(action.x, action.y, sides), _units(action.to_x, action.to_y, sides)
+        start, end = units(action.x, action.y, sides), units(action.to_x, action.to_y, sides)
         return [{"action": "mouse_move", "coordinate": start}, {"action": "left_click_drag", "coordinate": end}]
     if isinstance(action, Scroll):
         name = "scroll" if action.direction in ("up", "down") else "hscroll"
         pixels = PIXELS if action.direction in ("up", "right") else -PIXELS
-        return [{"action": name, "coordinate": _units(action.x, action.y, sides), "pixels": pixels}]
+        return [{"action": name, "coordinate": units(action.x, action.y, sides), "pixels": pixels}]
     if isinstance(action, Hotkey):
         return [{"action": "key", "keys": pyautogui_names(action.key)}]
     return _either(action)
@@ -295,9 +401,9 @@ def _computer(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
 def _mobile(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
     if isinstance(action, Click | LongPress):
         held = {"time": 2} if isinstance(action, LongPress) else {}
-        return [{"action": action.type, "coordinate": _units(action.x, action.y, sides), **held}]
+        return [{"action": action.type, "coordinate": units(action.x, action.y, sides), **held}]
     if isinstance(action, Drag):
-        start, end = _units(action.x, action.y, sides), _units(action.to_x, action.to_y, sides)
+        start, end = units(action.x, action.y, sides), units(action.to_x, action.to_y, sides)
         return [{"action": "swipe", "coordinate": start, "coordinate2": end}]
     if isinstance(action, OpenApp):
         return [{"action": "open", "text": action.app_name}]

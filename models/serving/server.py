@@ -16,7 +16,7 @@ import httpx
 from common.process import home
 from common.text import storable
 from models.completion import Completion
-from models.families.outside import sent, tokens_of
+from models.families.outside import REASONED, sent, tokens_of
 from models.families.prompt import Message
 from models.families.screen import picture_png
 from models.language_model import LanguageModel
@@ -138,11 +138,12 @@ def require_server(config: ServerConfig, transport: httpx.BaseTransport | None =
 
 
 def wire_message(message: Message) -> dict[str, Any]:
-    """Converts a turn to the protocol's: a turn of only text as a string, screens as data."""
+    """Converts a turn to the protocol's: a turn of only text as a string, screens as data, with its thinking if any."""
     parts = message["content"]
+    kept = {key: message[key] for key in ("role", REASONED) if key in message}
     if all(part["type"] == "text" for part in parts):
-        return {"role": message["role"], "content": "".join(part["text"] for part in parts)}
-    return {"role": message["role"], "content": [_part(part) for part in parts]}
+        return {**kept, "content": "".join(part["text"] for part in parts)}
+    return {**kept, "content": [_part(part) for part in parts]}
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:

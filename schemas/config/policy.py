@@ -106,8 +106,8 @@ class PolicyConfig(Section):
     """Replies that `history_turns` leaves out. `dropped`: left out. `summarised`: the instruction also counts their
     actions by type."""
     max_new_tokens: Count | None = None
-    """Maximum tokens of a reply. If not set, the family's own: 32 for the small policy, 128 to 4,096 for others. Except
-    for the small policy, a reply that reaches the maximum counts as no action."""
+    """Maximum tokens of a reply. If not set, the family's own: 32 for the small policy, 128 to 32,768 for others.
+    Except for the small policy, a reply that reaches the maximum counts as no action."""
     thoughts: bool = True
     """Ask the policy to think before it acts. If false, the prompt asks for the action alone, and samples of supervised
     training hold no thoughts. `think.keep_without` trains one policy for both."""
@@ -115,9 +115,10 @@ class PolicyConfig(Section):
     """Prompt and action format of the model: a name of docs/families.md, such as `ui-tars-1.5` or `qwen3-vl`, or a
     dotted path to a `models.families.family.ModelFamily`. `auto` follows the checkpoint's architecture. The small
     policy has its own format."""
-    template: Literal["computer", "mobile", "grounding", "hybrid"] = "computer"
-    """Prompt of the family. `computer`: a desktop or a browser. `mobile`: a phone. `grounding`: point at one element.
-    `hybrid`: a screen with a shell and files (docs/hybrid.md)."""
+    template: Literal["computer", "browser", "mobile", "grounding", "hybrid"] = "computer"
+    """Prompt of the family. `computer`: a desktop or a browser. `browser`: a browser, for families with a prompt of its
+    own. `mobile`: a phone. `grounding`: point at one element. `hybrid`: a screen with a shell and files
+    (docs/hybrid.md)."""
     backend: str = "auto"
     """Backend of the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
     a `models.language_model.LanguageModel`. `auto` takes the server if one is set, else the fastest of the others."""

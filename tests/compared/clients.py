@@ -1,6 +1,8 @@
 """Compare how we and the agents in public repositories read replies.
 
-`python -m tests.compared.clients --fara DIR --gui-owl DIR --qwen3-vl DIR --opencua DIR --scalecua DIR --glm DIR`
+`python -m tests.compared.clients --fara DIR --gui-owl DIR --qwen3-vl DIR --opencua DIR --scalecua DIR --glm DIR
+--step-gui DIR
+--evocua DIR --mai-ui DIR`
 
 Each DIR is a checkout. The functions that read a reply are taken out of its source by name and run; nothing else of it
 runs. Rows: per client how many garbled replies it and we read alike, and why they differ where they do.
@@ -33,7 +35,7 @@ from models.families.code.program import SUCCESS, play
 from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits
 from models.families.thinking import split_thinking
-from schemas.action import Action, action_of
+from schemas.action import OPPOSITE, Action, action_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import FlywheelError
 from schemas.keyboard import names_of, together, together_in
@@ -192,6 +194,47 @@ def qwen3_vl(root: Path) -> Read:
     return lambda text: performed(eval(code, {"json": json, "output_text": text})["arguments"])
 
 
+def evocua(root: Path) -> Read:
+    """`EvoCUAAgent._parse_response_s2`, whose code is read as the code that it is."""
+    taken = functions(root / "mm_agents/evocua/evocua_agent.py", "_parse_response_s2")
+    side = 999_000  # so that its whole pixels lose nothing of a coordinate
+    agent = SimpleNamespace(screen_size=(side, side), coordinate_type="relative")
+    pressed = re.compile(r"pyautogui\.press\((?:'(enter|\\\\|.)'|\"(.)\")\)\n", re.DOTALL)
+
+    def written(code: str) -> str:
+        if not code.endswith("\n"):
+            return code  # also of a text that is empty or missing, which it does not type
+        signs = (one or other for one, other in pressed.findall(code))
+        return f"pyautogui.write({''.join(chr(10) if one == 'enter' else one[-1] for one in signs)!r})"
+
+    def read(text: str) -> list[Action | None]:
+        codes = taken._parse_response_s2(agent, text, None, None, side, side)[1]
+        if not codes:
+            return []
+        played = play("\n".join(map(written, codes)), lambda x, y: (x / side, y / side), scrolls_at=(0.5, 0.5))
+        return list(played.actions) if not played.problem else [*played.actions, None]
+
+    return read
+
+
+def mai_ui(root: Path) -> Read:
+    """`parse_action_to_structure_output` of its agent for phones."""
+    path = root / "src/mai_naivigation_agent.py"
+    taken = functions(path, "SCALE_FACTOR", "parse_tagged_text", "parse_action_to_structure_output")
+
+    def read(text: str) -> list[Action | None]:
+        given = taken.parse_action_to_structure_output(text)["action_json"]
+        if given["action"] == "swipe":
+            x, y = given.get("coordinate", (0.5, 0.5))
+            return [action(type="scroll", x=x, y=y, direction=OPPOSITE.get(given["direction"]))]
+        if given["action"] == "drag":
+            (x, y), (to_x, to_y) = given["start_coordinate"], given["end_coordinate"]
+            return [action(type="drag", x=x, y=y, to_x=to_x, to_y=to_y)]
+        return performed({**given, "action": {"ask_user": "interact"}.get(given["action"], given["action"])}, 1)
+
+    return read
+
+
 def opencua(root: Path) -> Read:
     """`OpenCUA.parse_response` and `extract_actions` of AgentNetBench."""
     path = root / "evaluation/agentnetbench/agent/opencua.py"
@@ -269,8 +312,33 @@ def glm(root: Path) -> Read:
     return read
 
 
-def _called(**arguments: object) -> str:
-    return f"<tool_call>\n{json.dumps({'name': 'computer_use', 'arguments': arguments})}\n</tool_call>"
+def step_gui(root: Path) -> Read:
+    """Step-GUI's `str2action`; a text is typed without a click at its place, as `act_on_device` types it."""
+    taken = functions(root / "copilot_tools/parser_0920_summary.py", "str2action")
+
+    def read(text: str) -> list[Action | None]:
+        given = taken.str2action(None, text)
+        name, fields = given["action"], dict[str, Any]()
+        places = {"SLIDE": {"point1": "", "point2": "to_"}, "CLICK": {"point": ""}, "LONGPRESS": {"point": ""}}
+        for point, prefix in places.get(name, {}).items():
+            if point in given:
+                fields |= {f"{prefix}{axis}": place / 1000 for axis, place in zip("xy", given[point], strict=True)}
+        if name in ("TYPE", "COMPLETE", "AWAKE"):
+            key = {"TYPE": "content", "COMPLETE": "content", "AWAKE": "app_name"}[name]
+            fields[key] = given["return" if name == "COMPLETE" else "value"]
+        return [action(type=_STEPS.get(name, name), **fields)]
+
+    return read
+
+
+_STEPS = {
+    "CLICK": "click", "LONGPRESS": "long_press", "SLIDE": "drag", "TYPE": "type", "AWAKE": "open_app", "WAIT": "wait",
+    "COMPLETE": "finished", "INFO": "call_user", "ABORT": "call_user",
+}  # fmt: skip
+
+
+def _called(tool: str = "computer_use", **arguments: object) -> str:
+    return f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call>"
 
 
 def _thought(replies: Sequence[str], draft: str) -> tuple[str, ...]:
@@ -302,6 +370,30 @@ CALLS = _thought(
     ),
     _called(action="left_click", coordinate=[11, 12]),
 )  # fmt: skip
+HELD = _thought(
+    tuple(f"Action: I do it.\n{_called(**one)}" for one in (
+        {"action": "left_click", "coordinate": [500, 300]}, {"action": "right_click", "coordinate": [5, 999]},
+        {"action": "double_click", "coordinate": [1, 2]}, {"action": "type", "text": 'it\'s "so"\n</b>'},
+        {"action": "key", "keys": ["ctrl", "c"]}, {"action": "key_down", "keys": ["ctrl"]},
+        {"action": "key_up", "keys": ["ctrl"]}, {"action": "scroll", "pixels": -5}, {"action": "wait", "time": 2},
+        {"action": "terminate", "status": "success"}, {"action": "terminate", "status": "failure"},
+        {"action": "click", "coordinate": [900, 10]}, {"action": "triple_click", "coordinate": [3, 4]},
+        {"action": "key", "keys": ["keys=[\"ctrl\"", "c]"]}, {"action": "left_click"},
+    )),
+    _called(action="left_click", coordinate=[11, 12]),
+)  # fmt: skip
+PHONE = _thought(
+    tuple(f"<thinking>\nI do it.\n</thinking>\n{_called('mobile_use', **one)}" for one in (
+        {"action": "click", "coordinate": [500, 300]}, {"action": "click", "coordinate": [1, 2, 3, 4]},
+        {"action": "long_press", "coordinate": [5, 999]}, {"action": "type", "text": 'it\'s "so"\n</b>'},
+        {"action": "swipe", "direction": "up", "coordinate": [5, 6]}, {"action": "swipe", "direction": "left"},
+        {"action": "drag", "start_coordinate": [1, 2], "end_coordinate": [3, 4]}, {"action": "open", "text": "Maps"},
+        {"action": "system_button", "button": "back"}, {"action": "wait"}, {"action": "answer", "text": "42"},
+        {"action": "terminate", "status": "success"}, {"action": "terminate", "status": "fail"},
+        {"action": "ask_user", "text": "Which?"}, {"action": "double_click", "coordinate": [7, 8]},
+    )),
+    _called("mobile_use", action="click", coordinate=[11, 12]),
+)  # fmt: skip
 CODE = _thought(
     tuple(f"## Thought:\nhm\n\n## Action:\nI do it.\n\n## Code:\n```python\n{one}\n```" for one in (
         "pyautogui.click(x=443, y=343)", "pyautogui.doubleClick(x=4, y=3)", "pyautogui.rightClick(x=4.5, y=3)",
@@ -329,6 +421,14 @@ BOXED = _thought(
         "scroll(start_box='[1,2]', direction='down', step=5)",
     )),
     "<|begin_of_box|>left_click(start_box='[11,12]')<|end_of_box|>",
+)  # fmt: skip
+RECORDS = _thought(
+    tuple(f"<THINK> hm </THINK>\nexplain:I do it.\taction:{one}\tsummary:I did it." for one in (
+        "CLICK\tpoint:447,81", "CLICK\tpoint:5 6", "LONGPRESS\tpoint:500,500", "TYPE\tvalue:it's: so",
+        "TYPE\tvalue:a\tpoint:7,8", "SLIDE\tpoint1:500,800\tpoint2:500,200", "WAIT\tvalue:2", "AWAKE\tvalue:微信",
+        "INFO\tvalue:?", "ABORT\tvalue:no", "COMPLETE\treturn:42",
+    )),
+    "action:CLICK\tpoint:11,12",
 )  # fmt: skip
 
 
@@ -377,12 +477,15 @@ _JOINED = re.compile(r"(['\"])\s*\1")
 """Two texts side by side, which are one to Python."""
 CLIENTS = {
     "Fara": Client("fara", fara, "qwen3-vl", "computer", CALLS),
-    "GUI-Owl 1.5, desktop": Client("gui-owl", gui_owl_desktop, "qwen3-vl", "computer", CALLS),
-    "GUI-Owl 1.5, phone": Client("gui-owl", gui_owl_phone, "qwen3-vl", "mobile", CALLS),
+    "GUI-Owl 1.5, desktop": Client("gui-owl", gui_owl_desktop, "gui-owl-1.5", "computer", CALLS),
+    "GUI-Owl 1.5, phone": Client("gui-owl", gui_owl_phone, "gui-owl-1.5", "mobile", CALLS),
     "GUI-Owl, OSWorld": Client("gui-owl", gui_owl_osworld, "qwen3-vl", "computer", CALLS),
     "Qwen3-VL cookbook": Client("qwen3-vl", qwen3_vl, "qwen3-vl", "mobile", CALLS),
+    "EvoCUA": Client("evocua", evocua, "evocua", "computer", HELD),
+    "MAI-UI, phone": Client("mai-ui", mai_ui, "mai-ui", "mobile", PHONE),
     "OpenCUA, AgentNetBench": Client("opencua", opencua, "opencua", "computer", CODE, PYAUTOGUI),
     "ScaleCUA, OSWorld": Client("scalecua", scalecua, "scalecua", "computer", TAGGED, PYAUTOGUI),
+    "Step-GUI": Client("step-gui", step_gui, "step-gui", "mobile", RECORDS),
     "GLM-V, OSWorld": Client("glm", glm, "glm", "computer", BOXED, BOXES),
 }
 

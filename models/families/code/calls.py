@@ -97,6 +97,8 @@ class Call:
     named: Mapping[str, Any]
     statement: int = 0
     """Number of its statement in the program; all calls of a `with` have the same number."""
+    written: str = ""
+    """Text of the call in another grammar, for messages; empty if the call is Python."""
 
 
 @dataclass(frozen=True, slots=True)

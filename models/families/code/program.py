@@ -105,10 +105,24 @@ def play(
         own: a module whose functions are our actions by their names.
     """
     calls, problem = parse(code, own)
+    return play_calls(
+        calls, fraction, pointer, scrolls_at, own, problem or ("" if calls else f"no call in {code[:80]!r}")
+    )
+
+
+def play_calls(
+    calls: Sequence[Call],
+    fraction: ToFraction,
+    pointer: Point | None = None,
+    scrolls_at: Point | None = None,
+    own: str = "",
+    problem: str = "",
+) -> Played:
+    """Plays calls into actions as `play` plays a program; `problem` is the reason why the program has no more calls."""
     player = _Player(fraction, pointer, scrolls_at, own)
     for call in calls:
         player.perform(call)
-    player.end(problem or ("" if calls else f"no call in {code[:80]!r}"))
+    player.end(problem)
     return Played(
         tuple(player.actions),
         _released(player.actions, player.parts),
@@ -506,5 +520,7 @@ def _within(point: Point) -> Point:
 
 
 def _written(call: Call) -> str:
+    if call.written:
+        return call.written
     arguments = [repr(one) for one in call.given] + [f"{name}={one!r}" for name, one in call.named.items()]
     return f"{call.module + '.' if call.module else ''}{call.function}({', '.join(arguments)})"

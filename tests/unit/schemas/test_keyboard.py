@@ -15,6 +15,7 @@ from schemas.keyboard import (
     KEYS,
     PYAUTOGUI,
     chord,
+    dom_names,
     is_key,
     key_named,
     names_of,
@@ -250,3 +251,9 @@ def test_a_hotkey_of_no_key_or_too_many_is_refused_with_an_example(key: str, sen
 @pytest.mark.parametrize("kind", [Press, Release])
 def test_a_held_key_is_stored_in_one_form_too(kind: type[Press | Release]) -> None:
     assert [kind(key=key).key for key in ("Ctrl", "page down", "A", "no key")] == ["ctrl", "pagedown", "A", "no key"]
+
+
+def test_the_doms_names_of_keys_are_those_that_browsers_tools_take() -> None:
+    assert dom_names("ctrl shift s") == ["Control", "Shift", "s"]
+    assert dom_names("space") == ["Space"] and dom_names("down") == ["ArrowDown"]
+    assert dom_names("fnord") == ["fnord"]

@@ -12,7 +12,7 @@ from models.families.prompt import SAMPLES
 from models.families.registry import FAMILIES
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
-from tests.fixtures.planted.replies import SEEDS, mutated, with_odd_values
+from tests.fixtures.planted.replies import NEWER, SEEDS, mutated, with_odd_values
 from tests.unit.models.families.published import ASKED
 
 CALLS = [
@@ -166,7 +166,7 @@ def test_words_that_mention_a_call_hold_none(reply: str) -> None:
     assert not holds_call(reply) and not holds_call(f"I look at the page.\n\n{reply}\n")
 
 
-@pytest.mark.parametrize("reply", SEEDS)
+@pytest.mark.parametrize("reply", [*SEEDS, *NEWER])
 def test_a_reply_of_any_client_holds_a_call(reply: str) -> None:
     assert holds_call(reply) != reply.startswith("<ref>")
 

@@ -34,7 +34,11 @@ MODELS = {
     "thinking": ("qwen3.5-thinking", "Qwen3VLProcessor", "Qwen3VLVideoProcessor", 16),
 }
 """Template, classes and patch of a model type; `thinking` is one that asks with an open `<think>`."""
-TRAINED_FROM = {"ui-tars-1.0": "qwen2_vl", "qwen3-vl": "qwen3_vl", "holo-2": "qwen3_vl", "thousandths": "qwen3_vl"}
+TRAINED_FROM = {
+    "ui-tars-1.0": "qwen2_vl",
+    **dict.fromkeys(("qwen3-vl", "holo-2", "thousandths", "gui-owl-1.5", "step-gui", "evocua", "mai-ui"), "qwen3_vl"),
+    **dict.fromkeys(("qwen3.5", "qwen3.6", "qwen3.8", "fara-1.5", "ui-venus-2", "holo-3"), "thinking"),
+}
 """What a family's checkpoints are; all others are taken for a Qwen2.5-VL."""
 ASKED = [
     (name, template) for name in FAMILIES.names if name != "tiny" for template in FAMILIES.class_of(name).templates

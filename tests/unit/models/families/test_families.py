@@ -12,6 +12,7 @@ import pytest
 from models.completion import Completion
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily
+from models.families.fara import Fara7Family
 from models.families.prompt import Message
 from models.families.registry import FAMILIES, family_of, name_of, reply_limit
 from models.families.screen import ImageLimits
@@ -23,7 +24,7 @@ from schemas.action import Action, action_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 from schemas.observation import Observation, PastStep
-from tests.fixtures.planted.replies import SEEDS, mutated, with_odd_values
+from tests.fixtures.planted.replies import NEWER, SEEDS, mutated, with_odd_values
 from tests.tiers import NIGHTLY
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "replies.json").read_text())
@@ -68,6 +69,11 @@ def near(one: Action | None, other: Action) -> bool:
         return False
     mine, theirs = one.model_dump(), other.model_dump()
     return all(abs(mine[k] - v) < 6e-3 if isinstance(v, float) else mine[k] == v for k, v in theirs.items())
+
+
+def answered(family: ModelFamily, action: Action, thought: str) -> Action:
+    """The action as it is read behind a thought, which is Fara-7B's answer."""
+    return act.Finished(content=thought) if type(family) is Fara7Family and action == act.Finished() else action
 
 
 def read_all(text: str, sides: list[int]) -> tuple[str, list[Action]]:
@@ -122,22 +128,25 @@ def test_what_a_family_writes_it_reads(name: str, template: str) -> None:
             assert "policy." in str(refused)
             continue
         read = family.read(Completion(reply), SCREEN)
-        assert near(read.action, action) and not read.further, (reply, read)
+        assert near(read.action, answered(family, action, "I do it.")) and not read.further, (reply, read)
         written += 1
-    assert written >= (1 if template == "grounding" else 8)
+    assert written >= (1 if template == "grounding" else 7 if name == "step-gui" else 8)
 
 
 @pytest.mark.parametrize("name", FAMILIES.names)
 def test_a_garbled_reply_is_an_action_or_an_error(name: str) -> None:
     family, chance = made(name), random.Random(7)
     for _ in range(400):
-        read = family.read(Completion(mutated(chance)), SCREEN)
+        read = family.read(Completion(mutated(chance, (*SEEDS, *NEWER))), SCREEN)
         assert (read.action is None) == (read.error is not None)
         assert read.action is not None or not read.further
 
 
 CALLS = (
     *SEEDS,
+    "explain:a\taction:TYPE\tvalue:'a'\tpoint:[1, 2]\tis_keyboard:true\tsummary:",
+    "explain:a\taction:LONGPRESS\tpoint:500,500\tduration:1.5\nsummary:b",
+    *NEWER,
     "<tool_call>\n{'name': 'computer_use', 'arguments': {'action': 'key', 'keys': ['ctrl', 'c']}}\n</tool_call>",
     "<tool_call>{'name': 'mobile_use', 'arguments': {'action': 'type', 'text': 'a', 'coordinate': (5, 5)}}</tool_call>",
     'Memory: \nReason: a\nAction: {"action_type": "input_text", "text": "a", "box_2d": [[1, 2, 3, 4]], "enter": true}',
@@ -182,7 +191,7 @@ def test_a_python_literal_is_a_call_where_json_can_say_it(call: str, action: Act
 @pytest.mark.parametrize("piece", range(4))
 def test_a_long_reply_is_read_in_time_that_grows_with_its_length(name: str, piece: int) -> None:
     family = made(name)
-    parts = SEEDS[piece::4]
+    parts = (*SEEDS, *NEWER)[piece::4]
 
     def seconds(length: int) -> float:
         started = time.process_time()

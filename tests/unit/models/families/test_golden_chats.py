@@ -39,7 +39,8 @@ def processor(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(("name", "template"), ASKED)
 def test_a_family_is_asked_and_answers_as_it_was_recorded(processor: Any, name: str, template: str) -> None:
     kind = TRAINED_FROM.get(name, "qwen2_5_vl")
-    images = 2 if FAMILIES.class_of(name).shows_past else 1
+    plain = FAMILIES.class_of(name)(PolicyConfig.model_validate({"family": name, "template": template}))
+    images = 2 if plain.shows_past else 1
     family = FAMILIES.class_of(name)(
         PolicyConfig.model_validate({"family": name, "template": template, "history_images": images})
     )
@@ -88,3 +89,13 @@ def test_qwen_is_told_its_tools_as_its_own_chat_template_writes_them(processor: 
         )
     )
     assert ours == theirs
+
+
+def test_qwen3_5_is_told_the_form_of_a_call_as_its_own_chat_template_writes_it(processor: Any) -> None:
+    family = FAMILIES.class_of("qwen3.5")(PolicyConfig(family="qwen3.5"))
+    system, *turns = family.messages(context(family))
+    written = system["content"][0]["text"]
+    tool = json.loads(written.partition("<tools>\n")[2].partition("\n</tools>")[0])
+    theirs = processor("thinking").apply_chat_template(turns, tokenize=False, tools=[tool])
+    whole = theirs.partition("<|im_start|>system\n")[2].partition("\n</IMPORTANT>")[0]
+    assert whole in written

@@ -31,6 +31,37 @@ def test_an_architecture_whose_grammar_is_not_known_is_refused_with_the_key_to_s
     assert name_of(PolicyConfig(base=str(base), family="thousandths")) == "thousandths"
 
 
+XML, KEPT = "{{ '<function=' + name }}", "{% if preserve_thinking %}"
+EFFORT = "{% if reasoning_effort == 'xhigh' %}"
+
+
+@pytest.mark.parametrize("kind", ["qwen3_5", "qwen3_5_moe"])
+@pytest.mark.parametrize("file", ["chat_template.jinja", "tokenizer_config.json", "chat_template.json"])
+@pytest.mark.parametrize(
+    ("marks", "family"), [(XML, "qwen3.5"), (XML + KEPT, "qwen3.6"), (EFFORT + XML + KEPT, "qwen3.8"), (KEPT, "")]
+)
+def test_the_chat_template_of_a_qwen3_5_or_a_successor_decides(
+    tmp_path: Path, kind: str, file: str, marks: str, family: str, sentence: Sentences
+) -> None:
+    base = checkpoint(tmp_path / "base", kind)
+    (base / file).write_text(marks if file.endswith("jinja") else json.dumps({"chat_template": marks}))
+    if family:
+        assert name_of(PolicyConfig(base=str(base))) == family
+        (base / "README.md").write_text("---\nbase_model: Qwen/Qwen3.6-27B\n---\n# My agent\n")
+        assert name_of(PolicyConfig(base=str(base))) == family
+        return
+    with sentence.raises(UsageError, "policy.family", "model_type", kind, hint="policy.family"):
+        name_of(PolicyConfig(base=str(base)))
+
+
+@pytest.mark.parametrize("called", ["Fara1.5-9B", "Holo3-35B-A3B", "UI-Venus-2-9B", "qwen3.5-9b-openwebrl-sft"])
+def test_a_qwen3_5_by_another_models_name_is_refused(tmp_path: Path, called: str, sentence: Sentences) -> None:
+    base = checkpoint(tmp_path / called, "qwen3_5")
+    (base / "chat_template.jinja").write_text(XML)
+    with sentence.raises(UsageError, "policy.family", called, hint="policy.family"):
+        name_of(PolicyConfig(base=str(base)))
+
+
 @pytest.mark.parametrize(
     ("kind", "called"),
     [
@@ -39,6 +70,7 @@ def test_an_architecture_whose_grammar_is_not_known_is_refused_with_the_key_to_s
         ("qwen2_5_vl", "OpenCUA-32B"),
         ("qwen3_vl", "Holo2-8B"),
         ("qwen3_vl", "GUI-Owl-1.5-8B-Instruct"),
+        ("qwen3_vl", "gelab-zero-sft"),
         ("qwen2_vl", "Qwen2-VL-7B-Instruct"),
         ("qwen2_5_vl", "fara"),
         ("qwen2_5_vl", "UI-TARS-1.5"),

@@ -34,9 +34,12 @@ HERE = Path("a checkpoint that has no files")
 OF_QWEN = [
     ("qwen2_vl", "ui-tars-1.0"), ("qwen2_5_vl", "ui-tars-1.5"), ("qwen2_5_vl", "qwen2.5-vl"),
     ("qwen2_5_vl", "opencua"), ("qwen2_5_vl", "scalecua"), ("qwen3_vl", "qwen3-vl"), ("qwen3_vl_moe", "qwen3-vl"),
-    ("qwen3_5", "qwen3-vl"), ("glm4v", "glm"),
+    ("qwen3_5", "qwen3-vl"), ("qwen3_5", "qwen3.5"), ("qwen3_5", "qwen3.6"), ("qwen3_5", "fara-1.5"),
+    ("qwen2_5_vl", "fara-7b"), ("glm4v", "glm"),
 ]  # fmt: skip
 """Types of models that `transformers serve` knows, and the families of theirs."""
+AS_XML = ("qwen3.5", "qwen3.6")
+"""Families that write calls as XML, which a server's parser leaves as JSON."""
 ACTIONS = [
     Click(x=0.5, y=0.25), Scroll(x=0.5, y=0.5, direction="down"), Type(content='é "ja"\n<b>, \u2028 世界'), Finished(),
 ]  # fmt: skip
@@ -141,7 +144,7 @@ def test_a_reply_that_transformers_serve_streams_is_the_one_that_the_policy_wrot
     for reply in written(name):
         choice = client(events(streamed_by_transformers(reply, model_type))).complete({})
         require_read_alike(of, reply, choice)
-        assert choice["text"].split() == reply.split(), "but for white space"
+        assert name in AS_XML or choice["text"].split() == reply.split(), "but for white space"
 
 
 @pytest.mark.parametrize(("model_type", "name"), OF_QWEN)

@@ -95,7 +95,8 @@ def prompt_of(chat: Chat) -> torch.Tensor:
     return chat.ids[: int((chat.targets < 0).sum()) + 1]
 
 
-KINDS = [(name, template, TRAINED_FROM.get(name, "qwen2_5_vl")) for name, template in ASKED]
+KINDS = [(name, template, TRAINED_FROM.get(name, "qwen2_5_vl")) for name, template in ASKED if name != "qwen3.8"]
+"""Without the family whose past thinking is in `reasoning_content`, which `transformers serve` drops."""
 
 
 @pytest.mark.parametrize(("name", "template", "kind"), [*KINDS, ("qwen3-vl", "computer", "thinking")])
@@ -138,8 +139,11 @@ def test_the_reply_that_is_learnt_is_what_the_template_writes_for_it(
         assert read == done(family)[-1][1] or name in ROUNDED
 
 
-ROUNDED = {"pixels", "ui-tars-1.5", "qwen2.5-vl", "opencua", "holo-1.5", "scalecua"}
-"""Families whose pixels are whole ones."""
+ROUNDED = {
+    *("pixels", "ui-tars-1.5", "qwen2.5-vl", "opencua", "holo-1.5", "scalecua", "fara-7b", "qwen3.5", "qwen3.6"),
+    *("ui-venus-2", "evocua", "mai-ui"),
+}
+"""Families whose pixels or 999ths are whole ones."""
 
 
 def test_a_reply_that_a_thinking_model_gave_is_not_begun_twice(directory: Any, folder: Path) -> None:

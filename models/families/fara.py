@@ -1,0 +1,219 @@
+"""Fara-7B and Fara1.5: one tool for a browser, a thought and then a call in JSON.
+
+The last screens are shown with the text that its client asks with; older screens are left out with it, and all replies
+stay. Its client also writes the page's address, which no observation has. A search is the address of the search that
+its client visits.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import quote_plus
+
+from models.completion import Completion
+from models.families.code.arguments import Arguments, keys_of
+from models.families.family import QWEN25
+from models.families.outside import unmarked
+from models.families.prompt import Message, screen_part, text_part, text_turn
+from models.families.qwen import QwenFamily
+from models.families.reading import Sides
+from models.families.screen import Size
+from models.families.template import filled, template
+from models.families.tools import Tool, flat, in_json, units
+from models.policy import Context
+from schemas.action import (
+    Action,
+    CallUser,
+    Click,
+    Finished,
+    Hotkey,
+    LeftDouble,
+    Navigate,
+    NavigateBack,
+    RightSingle,
+    Scroll,
+    Type,
+    Wait,
+)
+from schemas.failure import UsageError
+from schemas.keyboard import dom_names, together_in, usual
+
+NEXT = "Here is the next screenshot. Think about what to do next."
+QUESTION = "How should I go on?"
+"""Question of a step that calls a person, whose words no action has."""
+SCROLL = 500
+"""Distance of each written scroll: thousandths of the screen for Fara1.5; Fara-7B always scrolls a page."""
+_SEARCH = "https://www.bing.com/search?q={}&FORM=QBLH"
+_SCHEMES = ("https://", "http://", "file://", "about:")
+
+
+def _visit(given: Arguments, _: Sides) -> list[Action]:
+    """Converts an address, or words for a search, as both clients do."""
+    url = given.text("url")
+    if not url.startswith(_SCHEMES):
+        url = _SEARCH.format(quote_plus(url)) if " " in url else f"https://{url}"
+    return [Navigate(content=url)]
+
+
+def _press(given: Arguments, _: Sides) -> list[Action]:
+    return [Hotkey(key=usual(together_in(map(str, flat(keys_of(given))))))]
+
+
+def _search(given: Arguments, _: Sides) -> list[Action]:
+    return [Navigate(content=_SEARCH.format(quote_plus(given.text("query"))))]
+
+
+TOOL_7B = Tool(
+    names=("computer_use",),
+    aliases={
+        "click": "left_click",
+        "hover": "mouse_move",
+        "input_text": "type",
+        "keypress": "key",
+        "sleep": "wait",
+        "stop": "terminate",
+    },
+    others={"key": _press, "visit_url": _visit, "web_search": _search},
+    enters=True,
+)
+"""Actions of Fara-7B; its client presses enter behind a text if the call does not say so."""
+TOOL_15 = Tool(
+    names=("computer_use",),
+    refused=frozenset(("triple_click",)),
+    others={
+        "key": _press,
+        "visit_url": _visit,
+        "web_search": _search,
+        "ask_user_question": lambda given, sides: [CallUser()],
+        "terminate": lambda given, sides: [Finished(content=given.text("answer"))],
+    },
+)
+"""Actions of Fara1.5."""
+
+
+class Fara7Family(QwenFamily):
+    """Fara-7B: pixels of the picture that the model sees; its answer is the thought of its last reply."""
+
+    counts = "pixels"
+    published = QWEN25
+    templates = ("computer",)
+    max_new_tokens = 1024
+    spec = TOOL_7B
+    kind: ClassVar[str] = "fara-7b"
+    """Beginning of the names of its prompts."""
+
+    def messages(self, context: Context) -> list[Message]:
+        """Builds a chat of the tool, then the task with the first screen, then replies and the last screens."""
+        turns = context.turns
+        shown = len(turns) - (self.history_images - 1)
+        chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
+        for position, screen in enumerate([*(turn.observation for turn in turns), context.observation]):
+            image = [screen_part(screen, self.limits)] if position >= shown else []
+            asked = NEXT if position else context.instruction
+            if image or not position:
+                chat.append({"role": "user", "content": [*image, text_part(asked)]})
+            if position < len(turns):
+                chat.append(text_turn("assistant", self._reply(turns[position].thought, turns[position].action_text)))
+        return chat
+
+    def write(self, action: Action, screen: Size) -> str:
+        """Writes the action as a call.
+
+        Raises:
+            UsageError: the tool has no such action.
+        """
+        made = self._call(action, self.sides(screen))
+        if made is None or (isinstance(action, Finished) and action.content and "answer" not in made):
+            raise UsageError(
+                f"{self.kind} has no action for {action.type}{' with an answer' if made else ''}.",
+                "Leave the step out, or take another `policy.family`.",
+            )
+        return in_json(self.tool, made)
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """Reads thought and actions; the thought of a last reply is also its answer."""
+        found = super().read(completion, screen)
+        answers = self.spec is TOOL_7B and found.action == Finished()
+        return replace(found, action=Finished(content=found.thought)) if answers else found
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """Writes a whole reply: the thought, then the call. Of Fara-7B, an answer is the thought.
+
+        Raises:
+            UsageError: as `write`, or an answer has another thought.
+        """
+        if self.spec is TOOL_7B and isinstance(action, Finished) and unmarked(action.content).strip():
+            if thought and unmarked(thought).strip() != unmarked(action.content).strip():
+                raise UsageError(
+                    f"{self.kind} answers with its thought, and `policy.family` {self.kind} cannot write another "
+                    "thought and answer.",
+                    "Leave the step out, or take another `policy.family`.",
+                )
+            thought, action = action.content, Finished()
+        return self._reply(thought, self.write(action, screen))
+
+    def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
+        """Lists the arguments of the call for an action; None if there is none."""
+        if isinstance(action, Click):
+            return {"action": "left_click", "coordinate": units(action.x, action.y, sides)}
+        if isinstance(action, Scroll) and action.direction in ("up", "down"):
+            pixels = SCROLL if action.direction == "up" else -SCROLL
+            return {"action": "scroll", "coordinate": units(action.x, action.y, sides), "pixels": pixels}
+        if isinstance(action, Type):
+            return self._typed(action.content)
+        if isinstance(action, CallUser):
+            return self._called_user()
+        made: dict[type, Callable[[Any], dict[str, Any]]] = {
+            Hotkey: lambda one: {"action": "key", "keys": dom_names(one.key)},
+            Wait: lambda one: {"action": "wait", "time": 3},
+            Navigate: lambda one: {"action": "visit_url", "url": one.content},
+            NavigateBack: lambda one: {"action": "history_back"},
+            Finished: lambda one: self._done(one.content),
+        }
+        return made[type(action)](action) if type(action) in made else None
+
+    def _typed(self, content: str) -> dict[str, Any]:
+        entered = content.endswith("\n") and not content.endswith("\n\n")
+        return {"action": "type", "text": content.removesuffix("\n") if entered else content, "press_enter": entered}
+
+    def _called_user(self) -> dict[str, Any]:
+        return {"action": "terminate", "status": "failure"}
+
+    def _done(self, content: str) -> dict[str, Any]:
+        return {"action": "terminate", "status": "success"}
+
+    def _tools(self, screen: Size) -> str:
+        columns, rows = self.sides(screen)
+        tool = json.loads(template(f"{self.kind}-computer_use.json"))
+        for place, number in (("{width}", columns), ("{height}", rows)):
+            tool["description"] = tool["description"].replace(place, f"{number:g}")
+        written = json.dumps({"type": "function", "function": tool}, ensure_ascii=False)
+        return filled(f"{self.kind}-system.txt", tools=written)
+
+
+class Fara15Family(Fara7Family):
+    """Fara1.5 on Qwen3.5: thousandths of the screen, more actions, an answer of its own."""
+
+    counts = "thousandths"
+    published = None
+    spec = TOOL_15
+    kind = "fara-1.5"
+
+    def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
+        if isinstance(action, LeftDouble | RightSingle):
+            name = "double_click" if isinstance(action, LeftDouble) else "right_click"
+            return {"action": name, "coordinate": units(action.x, action.y, sides)}
+        if isinstance(action, Scroll) and action.direction in ("left", "right"):
+            pixels = SCROLL if action.direction == "right" else -SCROLL
+            return {"action": "hscroll", "coordinate": units(action.x, action.y, sides), "pixels": pixels}
+        return super()._call(action, sides)
+
+    def _typed(self, content: str) -> dict[str, Any]:
+        return {"action": "type", "text": content}
+
+    def _called_user(self) -> dict[str, Any]:
+        return {"action": "ask_user_question", "question": QUESTION}
+
+    def _done(self, content: str) -> dict[str, Any]:
+        return {"action": "terminate", "answer": content}

@@ -1,0 +1,310 @@
+"""Qwen3.5, 3.6 and 3.8: tools in the system turn, replies with calls as XML (OSWorld's agent, the chat templates).
+
+Coordinates are 999ths of the screen. Every past turn is shown, the earlier ones without their screens. A screen after
+the first is the response of a tool, so that the chat templates of 3.5 and 3.6 keep the thinking of past turns. The
+prompts lack the date, since a sample could not reproduce it.
+
+A thought of one line is the sentence behind `Action:`. Thinking comes first in a thought, and the sentence is its last
+paragraph.
+"""
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from models.families.acting import names_call
+from models.families.outside import REASONED, unmarked
+from models.families.prompt import Message, screen_part, text_part, text_turn
+from models.families.qwen import QwenFamily
+from models.families.reading import ParsedReply, Sides
+from models.families.screen import Size
+from models.families.template import filled, template
+from models.families.thinking import CLOSE as THOUGHT_END
+from models.families.thinking import OPEN as THINKS
+from models.families.thinking import readable, untagged
+from models.families.tools import (
+    CLOSE,
+    OPEN,
+    Tool,
+    Written,
+    arguments_of,
+    no_tool,
+    perform,
+    read_calls,
+    valued,
+    written_calls,
+)
+from models.families.xml import QWEN
+from models.policy import Context
+from schemas.action import Action, CallUser, Finished, Press, Release, Scroll, Wait
+from schemas.failure import UsageError
+from schemas.keyboard import pyautogui_name
+from schemas.observation import PastStep
+
+GRID: Sides = (999.0, 999.0)
+"""Width and height of a screen: its last pixel is 999."""
+COLLAPSED = "This screenshot has been collapsed."
+"""Text in the place of a past screen that is not shown."""
+LABEL = "Action: "
+_JOINT = f"\n\n{LABEL}"
+"""Text between thinking and sentence in a thought."""
+_CALL = re.compile(r"<tool_call>\s*+(?=<function\b)|^[^\S\n]*+(?=<function=)", re.MULTILINE)
+_JSON = re.compile(r"<tool_call>\s*+(?:```\w*+\s*+)?\{")
+_LABEL = re.compile(r"^[ \t]*Action[:：][ \t]*", re.MULTILINE | re.IGNORECASE)
+_TAG = re.compile(r"</?[a-z][\w:.-]*+(?:[=\s][^<>\n]{0,80})?>|<\||</?(?:tool_call|function)\b", re.IGNORECASE)
+"""A tag, whole or cut; no final reply has one."""
+_NUMBERS = ("pixels", "time", "duration")
+_NOT_DONE = re.compile(
+    r"\b(?:infeasible|unfeasible|impossible|unavailable|not (?:possible|feasible|available|supported)"
+    r"|(?:cannot|can't|can not|unable to) (?:be )?(?:do|done|complete|completed|perform|performed)\b"
+    r"|(?:does not|doesn't) (?:support|include|have)|there is no\b|could you clarify)",
+    re.IGNORECASE,
+)
+"""Words of a final reply on a task that cannot be done."""
+
+
+def _value(key: str, text: str) -> Any:
+    """Converts an argument: a list or an object by JSON or Python, a number by its name; any other is a text."""
+    if key in QWEN.texts:
+        return text
+    if text[:1] in ("[", "{"):
+        for read in (json.loads, _literal):
+            try:
+                return read(text)
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
+    if key in _NUMBERS:
+        try:
+            number = float(text)
+        except ValueError:
+            return text
+        return int(number) if number.is_integer() else number
+    return text
+
+
+def _literal(text: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return json.loads(json.dumps(ast.literal_eval(text)))
+
+
+BASE = Tool(names=("computer_use", "mobile_use"), value=_value)
+"""Actions of Qwen3.5."""
+INTERNAL = replace(
+    BASE,
+    refused=frozenset(("triple_click",)),
+    others={
+        "screenshot": lambda given, sides: [Wait()],
+        "call_user": lambda given, sides: [CallUser()],
+    },
+)
+"""Actions of Qwen3.6 and its successors."""
+
+
+class Qwen35Family(QwenFamily):
+    """Qwen3.5: 14 actions, an answer as an action."""
+
+    counts = "999ths"
+    templates = ("computer", "mobile")
+    max_new_tokens = 32_768
+    version: ClassVar[str] = "3.5"
+    """Version of the prompt."""
+    spec = BASE
+    prose: ClassVar[bool] = False
+    """Whether a reply without a call is the last one."""
+    reasons: ClassVar[bool] = False
+    """Whether the chat template takes a past turn's thinking only from `reasoning_content`."""
+
+    def messages(self, context: Context) -> list[Message]:
+        """Builds a chat of tools, then the instruction with the first screen, then replies and screens."""
+        turns = context.turns
+        shown = len(turns) - (self.history_images - 1)
+        asked = (
+            "\nPlease generate the next move according to the UI screenshot, instruction and previous actions.\n\n"
+            f"Instruction: {context.instruction}\n\nPrevious actions:\nNone"
+        )
+        chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
+        for position, screen in enumerate([*(turn.observation for turn in turns), context.observation]):
+            image = [screen_part(screen, self.limits)] if position >= shown else []
+            parts = [*image, text_part(asked)]
+            if position:
+                inner = image or [text_part(COLLAPSED)]
+                parts = [text_part("<tool_response>\n"), *inner, text_part("\n</tool_response>")]
+            chat.append({"role": "user", "content": parts})
+            if position < len(turns):
+                chat.append(self._past(turns[position]))
+        return chat
+
+    def write(self, action: Action, screen: Size) -> str:
+        """Writes the action as calls of the template's tool, or an answer as this version gives it.
+
+        Raises:
+            UsageError: the tool has no such action, or a text ends the tags of its call.
+        """
+        if self.prose and isinstance(action, Finished) and action.content:
+            plain = unmarked(action.content)
+            if self.read_answer(plain, screen).actions == (Finished(content=plain),):
+                return action.content
+        try:
+            written = "\n".join(in_xml(self.tool, one) for one in self._arguments(action))
+        except ValueError as error:
+            raise UsageError(
+                f"`policy.template` is {self.template}: {error}.",
+                "Take the other of computer and mobile, or another family.",
+            ) from error
+        read = read_xml(unmarked(written), GRID, self.spec).actions
+        if [_texts(one) for one in read] != [{key: unmarked(value) for key, value in _texts(action).items()}]:
+            raise UsageError(
+                f"Qwen{self.version} has no way to write the texts of this {action.type}, which end its own tags.",
+                "Leave the step out, or take another `policy.family`.",
+            )
+        return written
+
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
+        """Reads the thought and the actions of the calls, or a final reply without a call."""
+        if self.prose and not _acts(answer) and (words := answer.strip()):
+            done = CallUser() if _NOT_DONE.search(words) else Finished(content=words)
+            return ParsedReply("", words, (done,), tagged=True)
+        return read_xml(answer, GRID, self.spec)
+
+    def _arguments(self, action: Action) -> list[dict[str, Any]]:
+        if self.tool == "mobile_use":
+            return arguments_of(action, self.tool, GRID)
+        if isinstance(action, Scroll):  # a scroll is where the pointer is
+            scroll = arguments_of(action, self.tool, GRID)[0]
+            return [{"action": "mouse_move", "coordinate": scroll.pop("coordinate")}, scroll]
+        if isinstance(action, Press | Release) and self.spec is INTERNAL:
+            name = "key_down" if isinstance(action, Press) else "key_up"
+            return [{"action": name, "keys": [pyautogui_name(action.key)]}]
+        return arguments_of(action, self.tool, GRID)
+
+    def _reply(self, thought: str, written: str) -> str:
+        if not thought:
+            return written
+
+        def usual(inner: str) -> str:
+            thinking, joint, sentence = inner.rpartition(_JOINT)
+            if joint and thinking.strip() and "\n" not in sentence:
+                return f"{_between(thinking)}{LABEL}{sentence}\n\n{written}"
+            if "\n" not in inner:
+                return f"{LABEL}{inner}\n\n{written}"
+            last = inner.rpartition("\n")[2]
+            return f"{inner}\n\n{written}" if last.startswith(LABEL) else f"{_between(inner)}{written}"
+
+        forms = (usual, lambda inner: f"{_between(inner)}{written}")
+        return readable(thought, written, forms, lambda answer: self.read_answer(answer, (1000, 1000)))
+
+    def _past(self, turn: PastStep) -> Message:
+        """Builds a past turn, with its thinking where this version's chat template takes it from."""
+        reply = self._reply(turn.thought, self._in_xml(turn.action_text))
+        thinking, end, answer = reply.partition(f"\n{THOUGHT_END}\n\n")
+        if not (self.reasons and end and thinking.startswith(f"{THINKS}\n")):
+            return text_turn("assistant", reply)
+        return {**text_turn("assistant", answer), REASONED: thinking.removeprefix(f"{THINKS}\n")}
+
+    def _in_xml(self, written: str) -> str:
+        """Writes calls that a server parsed, and so are in JSON, as XML again."""
+        if not written.startswith(OPEN) or not written.removeprefix(OPEN).lstrip().startswith("{"):
+            return written
+        try:
+            return "\n".join(in_xml(self.tool, call) for call, _, _ in written_calls(written, 0, self.spec))
+        except (ValueError, RecursionError):
+            return written
+
+    def _tools(self, screen: Size) -> str:
+        kind = "3.5" if self.version == "3.5" else "3.6"
+        file = "qwen-mobile_use.json" if self.tool == "mobile_use" else f"qwen{kind}-{self.tool}.json"
+        tool = json.loads(template(file))
+        tool["description"] = tool["description"].replace("{width}", "999").replace("{height}", "999")
+        written = json.dumps({"type": "function", "function": tool}, ensure_ascii=False)
+        return filled(f"qwen{kind}-system.txt", tools=written)
+
+
+class Qwen36Family(Qwen35Family):
+    """Qwen3.6, Qwen3.7 and Qwen-CUA: 19 actions, and a final reply without a call."""
+
+    version = "3.6"
+    spec = INTERNAL
+    prose = True
+
+
+class Qwen38Family(Qwen36Family):
+    """Qwen3.8: as Qwen3.6, with the thinking of past turns in `reasoning_content`."""
+
+    version = "3.8"
+    reasons = True
+
+
+def read_xml(text: str, sides: Sides, tool: Tool) -> ParsedReply:
+    """Reads the thought and the actions of a reply with calls as XML; never raises for any text of a model.
+
+    Calls in JSON are read, too, as a server's parser leaves them.
+
+    Args:
+        text: the sentence, then one or several `<tool_call>`s.
+        sides: width and height of the screen, in units of the coordinates.
+        tool: the family's tool.
+    """
+    begun, in_json = _CALL.search(text), _JSON.search(text)
+    if begun and not (in_json and in_json.start() < begun.start()):
+        found = perform(text, begun.start(), _calls(text, begun, tool), sides, tool)
+        thought = text[: begun.start()].strip()
+    else:
+        found = read_calls(text, sides, tool)
+        thought = text[: text.rfind(found.text)].strip() if found.text else text.strip()
+    label = _LABEL.match(thought)
+    rest = thought[label.end() :].strip() if label else thought
+    one = label is not None and "\n" not in rest
+    return ParsedReply(
+        rest if one else thought,
+        found.text,
+        found.actions,
+        found.error,
+        found.parts,
+        found.unused,
+        tagged=True,
+        after=found.after.replace("</function>", ""),
+        closed=found.closed,
+        joint=_JOINT if one else "\n\n",
+    )
+
+
+def _calls(text: str, begun: re.Match[str] | None, tool: Tool) -> Iterator[Written]:
+    """Yields the arguments, begin and end of each call; raises ValueError for a call of another tool."""
+    while begun:
+        call = next(QWEN.calls(text, begun.end()), None)
+        if call is None:
+            raise ValueError("a tool call without a function")
+        if call.twice:
+            raise ValueError(f"argument {call.twice!r} twice")
+        if call.name not in tool.names:
+            raise ValueError(no_tool(call.name, tool))
+        yield valued(call.arguments, tool), begun.start(), call.end
+        begun = _CALL.search(text, call.end)
+
+
+def _acts(text: str) -> bool:
+    """Checks whether a reply has a call, the label of one, or a tag, and so is no final reply."""
+    return bool(_TAG.search(text) or _LABEL.search(text)) or untagged(text) != text.strip() or names_call(text)
+
+
+def in_xml(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Writes a call as XML, as the chat templates do."""
+    given = "".join(
+        f"<parameter={key}>\n{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}\n"
+        "</parameter>\n"
+        for key, value in arguments.items()
+    )
+    return f"{OPEN}\n<function={tool}>\n{given}</function>\n{CLOSE}"
+
+
+def _between(thought: str) -> str:
+    return f"{THINKS}\n{thought}\n{THOUGHT_END}\n\n"
+
+
+def _texts(action: Action) -> dict[str, str]:
+    return {key: value for key, value in action.model_dump().items() if isinstance(value, str)}

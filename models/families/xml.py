@@ -1,0 +1,112 @@
+"""Reads calls as XML: `<function=NAME>`, a `<parameter=NAME>` for each argument, `</function>`.
+
+UI-TARS-2 and Qwen3.5 write such calls. They differ in the tag around a call, in the arguments that hold any text, and
+in the escape of a new line.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+_NEVER = r"(?:_never_used_\w+)?"
+"""Suffix of the names of tags that some of UI-TARS-2's servers write."""
+_LINES = re.compile(r"\A\n(.*)\n\Z", re.DOTALL)
+_MOST_TAGS = 24
+"""Maximum tags that are tried as the end of an argument."""
+_BEFORE = 100
+"""Maximum white space before a tag that begins a line, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCall:
+    """A call by its name."""
+
+    name: str
+    arguments: Mapping[str, object]
+    end: int = 0
+    """End of the call in its block."""
+    twice: str = ""
+    """Name of an argument that the call has twice."""
+    start: int = 0
+    closed: bool = True
+    """Whether the call's texts are closed as the grammar requires."""
+
+
+@dataclass(frozen=True, slots=True)
+class XmlGrammar:
+    """One form of calls as XML.
+
+    Args:
+        tag: matches the beginning of a call (`call`) or an argument (`argument`), or an end tag (`closed`).
+        ended: matches the text behind the end of an argument; anywhere else, `</parameter>` is part of the argument.
+        texts: arguments that hold any text, white space and tags included.
+        escapes: whether a written \\n at the end of a text is a new line.
+    """
+
+    tag: re.Pattern[str]
+    ended: re.Pattern[str]
+    texts: frozenset[str]
+    escapes: bool
+
+    def calls(self, text: str, start: int) -> Iterator[NamedCall]:
+        """Yields the calls from `start` on, in time that grows with the text's length."""
+        call: NamedCall | None = None
+        at = start
+        while tag := self.tag.search(text, at):
+            if name := tag["argument"]:
+                value, at, closed = self._argument(text, tag)
+                if call is not None:
+                    twice = call.twice or (name if name in call.arguments else "")
+                    arguments = {**call.arguments, name: value}
+                    call = replace(call, arguments=arguments, end=at, twice=twice, closed=call.closed and closed)
+                continue
+            at = tag.end()
+            if tag["closed"] == "/parameter":
+                continue
+            if call is not None:
+                yield call if tag["call"] else replace(call, end=at)
+            call = NamedCall(tag["call"], {}, at, start=tag.start()) if tag["call"] else None
+        if call is not None:
+            yield replace(call, end=len(text), closed=False)
+
+    def _argument(self, text: str, opened: re.Match[str]) -> tuple[str, int, bool]:
+        """Finds the value of an argument, where the text after it begins, and whether its end is written.
+
+        A text ends at the `</parameter>` before the next argument or the call's end, or at an earlier tag that begins a
+        line.
+        """
+        first = self.tag.search(text, opened.end())
+        if opened["argument"] not in self.texts:
+            end = first.start() if first else len(text)
+            value, closed = text[opened.end() : end].strip(), first is not None
+            return value, end, closed
+        for tag in islice(self.tag.finditer(text, opened.end()), _MOST_TAGS):
+            ends = tag["closed"] == "/parameter" and self.ended.match(text, tag.end()) is not None
+            before = text[max(opened.end(), tag.start() - _BEFORE) : tag.start()].rstrip(" \t")
+            if ends or (tag["closed"] != "/parameter" and before.endswith("\n")):
+                return self._value(text[opened.end() : tag.start()], ends), tag.start(), ends
+        end = first.start() if first else len(text)
+        return self._value(text[opened.end() : end], False), end, False
+
+    def _value(self, text: str, closed: bool) -> str:
+        """Returns the text between two tags, on lines of its own or not."""
+        lines = _LINES.match(text)
+        value = lines[1] if lines else text if closed else text.strip()
+        return value[:-2] + "\n" if self.escapes and value.endswith("\\n") else value
+
+
+def _grammar(around: str, texts: tuple[str, ...], escapes: bool) -> XmlGrammar:
+    tag = re.compile(
+        rf"<(?:function{_NEVER}(?:=|\s+name=)['\"]?(?P<call>\w+)['\"]?"
+        rf"|parameter{_NEVER}(?:=|\s+name=)['\"]?(?P<argument>\w+)['\"]?"
+        rf"|(?P<closed>/(?:parameter|function|{around})){_NEVER})\s*>"
+    )
+    ended = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/{around})|\Z)")
+    return XmlGrammar(tag, ended, frozenset(texts), escapes)
+
+
+SEED = _grammar("seed:tool_call", ("content", "text"), escapes=True)
+"""UI-TARS-2's calls."""
+QWEN = _grammar("tool_call", ("text",), escapes=False)
+"""Calls of Qwen3.5 and its successors (their chat templates)."""
