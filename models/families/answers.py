@@ -16,6 +16,7 @@ from models.families.code.calls import FAMILY_SIGNATURES, SIGNATURES, is_unset
 from schemas.action import TYPES
 
 _TAGS = re.compile(r"</?answer>")
+_WHOLE = re.compile(r"<answer>([^<]*+)</answer>")
 _OPENS = re.compile(r"(?:\A|[\n>.!?:。!?:])[ \t]*\Z")
 """Text before a tag that opens an answer even without its end: the begin of a line, or the end of a sentence."""
 _BEFORE = 20
@@ -26,21 +27,25 @@ _TAGGED = re.compile(
     r"<(?:tool_call|action)>\s*[\[{`<\w]|<function(?:_\w{1,80})?(?:=|\s{1,8}name=)|<seed:tool_call|<\|begin_of_box\|>\s*\w+\(",
     re.IGNORECASE,
 )
-_HELD = r"(?:next_)?actions?(?:_type)?"
+_HELD = r"(?:(?:next_)?actions?(?:_type)?|tool_name)"
 _FIRST = re.compile(rf"[\[\s]*\{{\s*[\"']{_HELD}[\"']\s*+:\s*+(?![\"']?(?:none|null|no|nothing|n/?a)\b)", re.IGNORECASE)
 """An object that begins with an action, also one that is cut off or no JSON."""
 _CUT = re.compile(r"[\[\s]*\{\s*[\"']name[\"']\s*:\s*[\"'][\w.]{1,80}[\"']\s*,\s*[\"'](?:arguments|args)[\"']\s*:")
-_HOLDERS = ("function_call", "tool_call", "tool_calls")
-_PLACES = ("x", "y", "coordinate", "coordinates", "point", "position", "start_box", "start_point", "start", "startx")
-_GIVEN = {*_PLACES, "key", "keys", "text", "content", "direction", "scroll_x", "scroll_y", "dx", "dy", "element"}
+_PLACES = ("x", "y", "coordinate", "coordinates", "point", "position", "start_box", "start_point", "box", "point_2d")
+_GIVEN = {*_PLACES, "keys", "text", "content", "direction", "scroll_x", "scroll_y", "element"}
 """Arguments of an action with which an object's `type` is the action's."""
+_FIELDS = re.compile(r"(?:\A|\t)\s*action:[A-Z]+\s*(?:\t|\Z)")
+"""The action of a record of fields with tabs between."""
 _VERBS = "click|tap|press|drag|swipe|move|hover|scroll|type|input|key|hotkey|keypress|wait"
 _NAME = re.compile(rf"(?:[a-z]{{1,20}}_)?(?:{_VERBS})(?:_[a-z]{{1,20}})?")
 """Names of actions in any model's notation, such as `left_click` and `input_text`."""
-_TOOLS = ("computer", "computer_use", "mobile_use", "tool_use", "browser", "pyautogui")
+_TOOLS = ("computer", "computer_use", "mobile_use", "tool_use", "browser", "pyautogui", "open", "launch", "launch_app")
 _MODULES = ("pyautogui", "computer")
 _FUNCTIONS = {*TYPES, *SIGNATURES, *FAMILY_SIGNATURES}
 _KNOWN = {name.lower() for name in (*_FUNCTIONS, *_TOOLS)}
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WEAK = ("key", "input", "type")
+"""Names of actions that are also kinds of other objects."""
 _MOST = 100_000
 """Maximum characters of an answer that may be a call."""
 
@@ -75,19 +80,23 @@ def answer_in(text: str) -> Answer | None:
     return found
 
 
+def without_tags(text: str) -> str:
+    """Removes the tags around whole answers; a mention of a tag stays."""
+    return _WHOLE.sub(r"\1", text)
+
+
 def is_call(answer: str) -> bool:
     """Checks whether an answer is nothing but a call, in the notation of any model; never raises for any text."""
     text = _LIST.sub("", _FENCE.sub("", answer)).strip()
     if not text or len(text) > _MOST:
         return False
-    if _TAGGED.match(text):
+    if _TAGGED.match(text) or _FIELDS.search(text):
         return True
     return _is_object_call(text) if text[0] in "{[" else _is_code_call(text)
 
 
 def _is_object_call(text: str) -> bool:
-    if _FIRST.match(text) or _CUT.match(text):
-        return True
+    """Checks whether an object, or each of a list of objects, is a call; one that cannot be read, by its beginning."""
     for read in cast(tuple[Callable[[str], object], ...], (json.loads, _literal)):
         try:
             value = read(text)
@@ -95,30 +104,50 @@ def _is_object_call(text: str) -> bool:
             continue
         items = cast(list[object], value) if isinstance(value, list) else [value]
         return bool(items) and all(isinstance(one, dict) and _is_call(cast(dict[str, Any], one)) for one in items)
-    return False
+    return bool(_FIRST.match(text) or _CUT.match(text))
 
 
 def _is_call(fields: Mapping[str, Any]) -> bool:
     """Checks whether an object is an action, a call of a tool, or holds one."""
     given = {str(name).lower(): value for name, value in fields.items()}
-    if any(given.get(name) for name in _HOLDERS):
+    if set(given) <= set(_PLACES) and any(isinstance(value, list | str) for value in given.values()):
+        return bool(given)  # a place alone, as models answer that ground
+    if any(_holds_call(value) for name, value in given.items() if name in ("function_call", "tool_call", "tool_calls")):
         return True
-    held = [value for name, value in given.items() if re.fullmatch(_HELD, name)]
-    if any(isinstance(one, dict | list) and one for one in held) or any(map(_is_known, held)):
+    if any(_names(value) for name, value in given.items() if re.fullmatch(_HELD, name)):
         return True
     name, kind = given.get("name"), given.get("type")
     if isinstance(name, str) and any(_is_object(given.get(one)) for one in ("arguments", "args")):
         return True
     if _is_known(name) and any(_is_object(given.get(one)) for one in ("parameters", "input")):
         return True
-    return _is_known(kind) and not _GIVEN.isdisjoint(given)
+    return _is_known(kind) and (kind not in _WEAK or "text" in given) and not _GIVEN.isdisjoint(given)
+
+
+def _holds_call(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(one, dict) for one in cast(list[object], value))
+    return _is_object(value)
+
+
+def _names(value: object) -> bool:
+    """Checks whether the value at a key for an action is an action: its name, an object with it, or a list of these."""
+    if isinstance(value, dict):
+        held = cast(dict[str, Any], value)
+        return _is_call(held) or any(map(_is_known, held))
+    if isinstance(value, list):
+        items = cast(list[object], value)
+        return any(isinstance(one, dict) and _names(cast(object, one)) for one in items) or (
+            len(items) > 1 and _is_known(items[0]) and not isinstance(items[1], str)
+        )
+    return _is_known(value)
 
 
 def _is_known(name: object) -> bool:
     """Checks whether a name is that of an action or of a tool for a computer, of any model."""
     if not isinstance(name, str) or is_unset(name) or len(name) > 80:
         return False
-    plain = name.strip().lower()
+    plain = _HUMP.sub("_", name.strip()).lower()
     return plain in _KNOWN or _NAME.fullmatch(plain) is not None
 
 
@@ -153,8 +182,8 @@ def _is_action(statement: ast.stmt) -> bool:
         return False
     name, values = call.func.id, [*call.args, *(one.value for one in call.keywords)]
     if name not in _FUNCTIONS and not any(one.arg == "action" for one in call.keywords):
-        known = (name.islower() or name.isupper()) and _NAME.fullmatch(name.lower()) is not None
-        if not known or not values:
+        humped = name[:1].isupper() and not name.isupper() and not call.args
+        if not _is_known(name) or not (humped or (values and (name.islower() or name.isupper()))):
             return False
     for value in values:
         ast.literal_eval(value)

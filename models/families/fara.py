@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote_plus
 
 from models.completion import Completion
-from models.families.code.arguments import Arguments, keys_of
+from models.families.code.arguments import Arguments, is_success, keys_of
 from models.families.family import QWEN25
 from models.families.outside import unmarked
 from models.families.prompt import Message, screen_part, text_part, text_turn
@@ -64,29 +64,40 @@ def _search(given: Arguments, _: Sides) -> list[Action]:
     return [Navigate(content=_SEARCH.format(quote_plus(given.text("query"))))]
 
 
+def _terminate(given: Arguments, _: Sides) -> list[Action]:
+    """Converts an end: a call for a person if its status is a failure, else a finish with the answer."""
+    stated = "status" in given.names
+    if not is_success(given):
+        return [CallUser()]
+    return [Finished() if stated and not given.holds_text("answer") else Finished(content=given.text("answer"))]
+
+
+_ALIASES = {
+    "click": "left_click",
+    "hover": "mouse_move",
+    "input_text": "type",
+    "keypress": "key",
+    "sleep": "wait",
+    "stop": "terminate",
+}
+"""Names of actions by other names, of `fara_agent.py`."""
 TOOL_7B = Tool(
     names=("computer_use",),
-    aliases={
-        "click": "left_click",
-        "hover": "mouse_move",
-        "input_text": "type",
-        "keypress": "key",
-        "sleep": "wait",
-        "stop": "terminate",
-    },
+    aliases=_ALIASES,
     others={"key": _press, "visit_url": _visit, "web_search": _search},
     enters=True,
 )
 """Actions of Fara-7B; its client presses enter behind a text if the call does not say so."""
 TOOL_15 = Tool(
     names=("computer_use",),
+    aliases=_ALIASES,
     refused=frozenset(("triple_click",)),
     others={
         "key": _press,
         "visit_url": _visit,
         "web_search": _search,
         "ask_user_question": lambda given, sides: [CallUser()],
-        "terminate": lambda given, sides: [Finished(content=given.text("answer"))],
+        "terminate": _terminate,
     },
 )
 """Actions of Fara1.5."""

@@ -144,11 +144,12 @@ def read_step(text: str, sides: Sides) -> ParsedReply:
     said, shown, end = [without_opening(before).strip()], text[begin:].strip(), len(text)
     actions, parts, unused, problem = list[Action](), 1, tuple[str, ...](), "no tool call"
     try:
-        for call, own, unread, end in _steps(text, begin):
+        for call, own, unread, behind in _steps(text, begin):
             said += own
-            shown = shown if actions else text[begin:end].strip()
+            shown = shown if actions else text[begin:behind].strip()
             given = Arguments(call)
             made = _actions(given, sides)
+            end = behind
             if not actions:
                 parts, unused = len(made), (*unread, *given.unused)
             actions += made

@@ -55,13 +55,19 @@ _JOINT = f"\n\n{LABEL}"
 _CALL = re.compile(r"<tool_call>\s*+(?=<function\b)|^[^\S\n]*+(?=<function=)", re.MULTILINE)
 _JSON = re.compile(r"<tool_call>\s*+(?:```\w*+\s*+)?\{")
 _LABEL = re.compile(r"^[ \t]*Action[:：][ \t]*", re.MULTILINE | re.IGNORECASE)
-_TAG = re.compile(r"</?[a-z][\w:.-]*+(?:[=\s][^<>\n]{0,80})?>|<\||</?(?:tool_call|function)\b", re.IGNORECASE)
-"""A tag, whole or cut; no final reply has one."""
+_TAG = re.compile(
+    r"</?(?:\w{1,20}:)?(?:tool_call|tool_response|function|parameter|action|operation|answer|think)|<\|", re.IGNORECASE
+)
+"""A tag of calls, thinking or turns, whole or cut; no final reply has one."""
 _NUMBERS = ("pixels", "time", "duration")
+_NOT = r"(?:is|are|was) not|isn['’]t|aren['’]t|wasn['’]t|not"
+_CANNOT = r"cannot|can not|can['’]t|could not|couldn['’]t|(?:am|['’]m|is|are) (?:unable|not able) to|unable to"
 _NOT_DONE = re.compile(
-    r"\b(?:infeasible|unfeasible|impossible|unavailable|not (?:possible|feasible|available|supported)"
-    r"|(?:cannot|can't|can not|unable to) (?:be )?(?:do|done|complete|completed|perform|performed)\b"
-    r"|(?:does not|doesn't) (?:support|include|have)|there is no\b|could you clarify)",
+    rf"\b(?:infeasible|unfeasible|impossible|(?:{_NOT}) (?:possible|feasible|achievable|supported)"
+    rf"|\bI(?: |['’])(?:{_CANNOT}|am unable|m unable|m not able)"
+    rf"|(?:{_CANNOT}) (?:be )?(?:do|done|completed?|perform(?:ed)?|accomplish(?:ed)?|achieved?)\b"
+    r"|(?:feature|option|function|setting|tool|command)\b[^.\n]{0,40}\b(?:does not|doesn['’]t) (?:exist|support)"
+    r"|could you clarify)|(?:无法|不能)(?:完成|执行|实现|进行)|不可行|不可能",
     re.IGNORECASE,
 )
 """Words of a final reply on a task that cannot be done."""
@@ -307,4 +313,5 @@ def _between(thought: str) -> str:
 
 
 def _texts(action: Action) -> dict[str, str]:
-    return {key: value for key, value in action.model_dump().items() if isinstance(value, str)}
+    """Returns the texts of an action except the names of its keys, which the tool writes in another way."""
+    return {key: value for key, value in action.model_dump(exclude={"key"}).items() if isinstance(value, str)}

@@ -20,7 +20,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from models.families.acting import LANGUAGES
-from models.families.answers import Answer, answer_in, is_call
+from models.families.answers import Answer, answer_in, is_call, without_tags
 from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
 from models.families.code.calls import is_unset
 from models.families.code.program import means_success
@@ -126,7 +126,7 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
         return _read_tagged(text, tags, sides)
     if pointing and _BARE_POINT.match(block):
         return _read(thought, block.strip(), [NamedCall("click", {"point": block})], sides)
-    if not calls and (answer := answer_in(text)):
+    if (answer := answer_in(text)) and (not calls or answer.start < begin <= begin + calls[-1].end <= answer.end):
         return replace(_read_answer(text, answer, sides), tagged=True)
     shown = block.strip()
     if calls and calls[0].end:
@@ -142,14 +142,15 @@ def finds_call(text: str) -> bool:
 
 def _read_answer(text: str, answer: Answer, sides: Sides) -> ParsedReply:
     """Reads an answer in tags as a finish, or as the calls of this grammar that it is; other calls are an error."""
-    before, inner, after = text[: answer.start], answer.content, text[answer.end :]
+    before, inner, after = without_tags(text[: answer.start]), answer.content, text[answer.end :]
     thought = _thought(before) if _THOUGHT.search(before) else _SEED.sub("", before)
-    block = _parts(inner)[1]
+    own, block, _ = _parts(inner)
     calls = [call for call in _calls(block) if call.arguments or call.name in TYPES]
     known = bool(calls) and all(call.name in (*TYPES, *_NAMES) for call in calls)
-    if known and not block[calls[-1].end :].strip(_END):
-        return _read(thought, inner, calls, sides, after)
-    if known or is_call(inner) or is_call(block) or _ends_with_call(inner):
+    rest = block[calls[-1].end :] if calls else ""
+    if known and not rest.strip(_END):
+        return _read("\n".join(filter(str.strip, (thought, own))), inner, calls, sides, after)
+    if (known and rest[:1] in "\n") or is_call(inner) or is_call(block) or _ends_with_call(inner):
         problem = f"a call in an answer that this grammar does not read: {inner[:80]!r}"
         return ParsedReply(thought, inner, error=problem, after=after)
     done = NamedCall("finished", {"content": inner}, closed=answer.closed)
@@ -157,10 +158,10 @@ def _read_answer(text: str, answer: Answer, sides: Sides) -> ParsedReply:
 
 
 def _ends_with_call(answer: str) -> bool:
-    """Checks whether the last line of an answer is nothing but a call of an action of this grammar, with arguments."""
-    last = _after_fence(line := answer.rsplit("\n", 1)[-1], 0)
-    calls = list(_calls(line[last:], only_first=True))
-    return bool(calls) and bool(calls[0].arguments) and calls[0].name in (*TYPES, *_NAMES) and calls[0].end > 0
+    """Checks whether the last line of an answer is nothing but a call of this grammar at a place."""
+    line = answer.rsplit("\n", 1)[-1]
+    call = next(_calls(line[_after_fence(line, 0) :], only_first=True), None)
+    return call is not None and call.name in (*TYPES, *_NAMES) and not _POINTS.keys().isdisjoint(call.arguments)
 
 
 def _tags(text: str, other: tuple[int, int] | None) -> list[NamedCall]:
@@ -211,22 +212,25 @@ def _read(thought: str, shown: str, calls: list[NamedCall], sides: Sides, after:
     actions: list[Action] = []
     parts, unused = 1, list[str]()
     problem = f"no action in {shown[:80]!r}"
-    for call in calls:
+    for number, call in enumerate(calls):
         try:
             found, left = _actions(call, sides)
             if not actions:
                 parts, unused = len(found), left
             actions += found
-        except ValidationError as error:
-            problem = f"{named_problem(error)} in {shown[:80]!r}"
-            break
-        except ValueError as error:
-            problem = f"{error} in {shown[:80]!r}"
+        except (ValidationError, ValueError) as error:
+            reason = named_problem(error) if isinstance(error, ValidationError) else str(error)
+            problem = f"{reason} in {shown[:80]!r}"
+            after = "\n".join((*map(_in_words, calls[number:]), after)) if actions else after
             break
     closed = all(call.closed for call in calls)
     return ParsedReply(
         thought, shown, tuple(actions), None if actions else problem, parts, tuple(unused), closed=closed, after=after
     )
+
+
+def _in_words(call: NamedCall) -> str:
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
 def _parts(text: str) -> tuple[str, str, int]:

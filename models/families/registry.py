@@ -1,5 +1,6 @@
 """Selects a checkpoint's family by `policy.family`, or else by its architecture."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -265,9 +266,24 @@ def _holds(name: str, model: str) -> bool:
 
 def _version(directory: Path) -> str:
     """Selects the family of a Qwen3.5 or its successor by the chat template; empty if there is no known one."""
-    files = (directory / name for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"))
-    text = "".join(file.read_text(errors="replace") for file in files if file.is_file())
+    text = _chat_template(directory)
     return next((name for mark, name in VERSIONS if mark in text), "") if "<function=" in text else ""
+
+
+def _chat_template(directory: Path) -> str:
+    """Reads the chat template that transformers takes: of the first of these files that has one; empty without one."""
+    own = directory / "chat_template.jinja"
+    if own.is_file():
+        return own.read_text(errors="replace")
+    for name in ("chat_template.json", "tokenizer_config.json"):
+        file = directory / name
+        try:
+            given = json.loads(file.read_text(errors="replace")).get("chat_template") if file.is_file() else None
+        except (ValueError, AttributeError):
+            continue
+        if given:
+            return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    return ""
 
 
 def _is_taught(directory: Path) -> bool:

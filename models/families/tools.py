@@ -141,17 +141,23 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
     actions: list[Action] = []
     parts, unused = 1, tuple[str, ...]()
     cursor: Place | None = None
+    moved = ""
+    """The last place of the pointer at which no action was performed."""
     others, last = list[str](), -1
     try:
         for call, start, end in calls:
-            others, last = [*others, text[last:start] if last >= 0 else ""], end
             arguments = Arguments(call)
             found, cursor = _action(arguments, sides, cursor, tool)
             clicks = _CLICKS.get(str(call.get("action")))
             found = [*found[:-1], *(one for action in found[-1:] for one in meant(action, arguments, clicks))]
+            others, last = [*others, text[last:start] if last >= 0 else ""], end
             if not actions:
                 parts, unused = len(found) or 1, (*unused, *arguments.unused)
+            if moved and not _is_at_pointer(call, tool):
+                unused = (*unused, moved)
+            moved = "" if found else f"mouse_move={str(call.get('coordinate'))[:80]}"
             actions += found
+        unused = (*unused, moved) if moved else unused
         error = None if actions else "there is no action for 'mouse_move' alone"
     except ValidationError as failure:
         error = f"{named_problem(failure)} in {shown[:80]!r}"
@@ -240,6 +246,14 @@ def _decoded(text: str, start: int) -> tuple[Any, int]:
             except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
                 continue
         raise error from None
+
+
+def _is_at_pointer(call: Mapping[str, Any], tool: Tool) -> bool:
+    """Checks whether a call acts at the pointer's place, or begins a drag there."""
+    name = str(call.get("action"))
+    name = tool.aliases.get(name, name)
+    drags = name in ("left_click_drag", "drag") and call.get("coordinate2") is None
+    return drags or (call.get("coordinate") is None and name in (*_POINTED, "scroll", "hscroll"))
 
 
 def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) -> tuple[list[Action], Place | None]:

@@ -37,6 +37,8 @@ from schemas.problem import named_problem
 
 GRID: Mapping[str, Sides] = {"computer": (999.0, 999.0), "browser": (1000.0, 1000.0), "mobile": (1000.0, 1000.0)}
 """Width and height of a screen by template. A desktop's coordinates are in [0, 999], the others in [0, 1000)."""
+AMOUNTS = 4096
+"""Maximum amount of a `Swipe`, in either direction."""
 CHILDREN = (2, 32)
 """Minimum and maximum calls of a `Sequence`."""
 _OPEN = re.compile(r"<action>", re.IGNORECASE)
@@ -230,7 +232,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("box", "start", "end"), _is_place),
     "keys": _is_keys,
     "repeat": _is_count,
-    "amount": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "amount": lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) <= AMOUNTS,
     "axis": lambda value: value in ("vertical", "horizontal"),
     "content": lambda value: isinstance(value, str),
 }

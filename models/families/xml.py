@@ -42,12 +42,14 @@ class XmlGrammar:
         ended: matches the text behind the end of an argument; anywhere else, `</parameter>` is part of the argument.
         texts: arguments that hold any text, white space and tags included.
         escapes: whether a written \\n at the end of a text is a new line.
+        trims: whether one new line at each end of a text belongs to its tags, even if only one end has one.
     """
 
     tag: re.Pattern[str]
     ended: re.Pattern[str]
     texts: frozenset[str]
     escapes: bool
+    trims: bool
 
     def calls(self, text: str, start: int) -> Iterator[NamedCall]:
         """Yields the calls from `start` on, in time that grows with the text's length."""
@@ -74,39 +76,47 @@ class XmlGrammar:
         """Finds the value of an argument, where the text after it begins, and whether its end is written.
 
         A text ends at the `</parameter>` before the next argument or the call's end, or at an earlier tag that begins a
-        line.
+        line. An end tag that begins a line is part of a text whose `</parameter>` follows within the call.
         """
-        first = self.tag.search(text, opened.end())
+        first, line = self.tag.search(text, opened.end()), None
         if opened["argument"] not in self.texts:
             end = first.start() if first else len(text)
             value, closed = text[opened.end() : end].strip(), first is not None
             return value, end, closed
         for tag in islice(self.tag.finditer(text, opened.end()), _MOST_TAGS):
-            ends = tag["closed"] == "/parameter" and self.ended.match(text, tag.end()) is not None
+            if tag["closed"] == "/parameter":
+                if self.ended.match(text, tag.end()):
+                    return self._value(text[opened.end() : tag.start()], True), tag.start(), True
+                continue
             before = text[max(opened.end(), tag.start() - _BEFORE) : tag.start()].rstrip(" \t")
-            if ends or (tag["closed"] != "/parameter" and before.endswith("\n")):
-                return self._value(text[opened.end() : tag.start()], ends), tag.start(), ends
+            line = line or (tag if before.endswith("\n") else None)
+            if line and not tag["closed"]:
+                break
+        if line:
+            return self._value(text[opened.end() : line.start()], False), line.start(), False
         end = first.start() if first else len(text)
         return self._value(text[opened.end() : end], False), end, False
 
     def _value(self, text: str, closed: bool) -> str:
         """Returns the text between two tags, on lines of its own or not."""
         lines = _LINES.match(text)
+        if self.trims and closed:
+            return text.removeprefix("\n").removesuffix("\n")
         value = lines[1] if lines else text if closed else text.strip()
         return value[:-2] + "\n" if self.escapes and value.endswith("\\n") else value
 
 
-def _grammar(around: str, texts: tuple[str, ...], escapes: bool) -> XmlGrammar:
+def _grammar(around: str, texts: tuple[str, ...], escapes: bool = False, trims: bool = False) -> XmlGrammar:
     tag = re.compile(
         rf"<(?:function{_NEVER}(?:=|\s+name=)['\"]?(?P<call>\w+)['\"]?"
         rf"|parameter{_NEVER}(?:=|\s+name=)['\"]?(?P<argument>\w+)['\"]?"
         rf"|(?P<closed>/(?:parameter|function|{around})){_NEVER})\s*>"
     )
     ended = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/{around})|\Z)")
-    return XmlGrammar(tag, ended, frozenset(texts), escapes)
+    return XmlGrammar(tag, ended, frozenset(texts), escapes, trims)
 
 
 SEED = _grammar("seed:tool_call", ("content", "text"), escapes=True)
 """UI-TARS-2's calls."""
-QWEN = _grammar("tool_call", ("text",), escapes=False)
+QWEN = _grammar("tool_call", ("text",), trims=True)
 """Calls of Qwen3.5 and its successors (their chat templates)."""

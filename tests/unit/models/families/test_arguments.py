@@ -784,6 +784,9 @@ def test_an_answer_that_is_a_call_is_no_finish(answer: str, wanted: act.Action |
         "1. click(100, 200)\n2. click(3, 4)",
         "Action: click(500, 500)",
         "<function=click><parameter=x>1",
+        *("Click(box=(5,5))", 'Type(content="x")', 'Hotkey(keys=["ctrl","c"])', 'LaunchApp(app="x")', "PressBack()"),
+        *('{"tool_name": "click", "x": 5, "y": 5}', '{"coordinate": [447, 81]}', '{"type":"type","text":"x"}'),
+        *("explain:x\taction:CLICK\tpoint:5,5", '{"name":"open","parameters":{}}', 'Finished(content="done")'),
     ],
 )
 def test_a_call_in_any_notation_is_no_answer_even_if_it_is_cut_off(answer: str) -> None:
@@ -802,12 +805,38 @@ def test_a_call_in_any_notation_is_no_answer_even_if_it_is_cut_off(answer: str) 
         *('{"type": "press", "name": "Reuters"}', '{"type":"release","version":"1.2"}', "[1, 2]", "[]", "{}", "{"),
         *('{"name": "Widget", "parameters": {"color": "red"}}', '[{"day": 1, "action": "login"}]'),
         *("The last line of the file is: pyautogui.click(10, 20)", "CS: computer.org(IEEE)"),
+        *(
+            '{"action": "Comedy", "title": "x"}',
+            '{"action": "buy", "price": 5}',
+            '{"next_action": "call him"}',
+        ),
+        *('{"actions": []}', '{"actions": ["click","type"]}', '{"actions": [{"id": 1}]}', '{"tool_calls": 5}'),
+        *('{"type": "key", "key": "value"}', '{"type": "input", "key": "email"}', '{"function_call": "yes"}'),
+        *("hotkey(key='ctrl c') copies.", "To copy, press Ctrl+C:\nhotkey(key='ctrl c')"),
         *("Genre:\nAction: Matrix(1999)", "**Action:** Rating(8.1)", "pyautogui", "click", "computer.name(3)"),
     ],
 )
 def test_words_data_and_programs_are_answers(answer: str) -> None:
     read = parse_reply(f"Thought: So.\n<answer>{answer}</answer>")
     assert (read.thought, read.action, read.error) == ("So.", act.Finished(content=answer), None)
+
+
+@pytest.mark.parametrize(
+    ("reply", "thought"),
+    [
+        ("<answer>Action: click(start_box='(5,5)')</answer>", ""),
+        ("<answer>Thought: x\nAction: click(start_box='(5,5)')</answer>", "x"),
+        ("So.\n<answer>\nclick(start_box='(5,5)')\n</answer>", "So."),
+    ],
+)
+def test_the_tags_around_a_call_are_no_part_of_the_thought(reply: str, thought: str) -> None:
+    read = parse_reply(reply)
+    assert (read.thought, read.action) == (thought, act.Click(x=0.005, y=0.005))
+
+
+def test_a_later_call_that_is_no_action_is_reported() -> None:
+    read = parse_reply("click(start_box='(5,5)')\nclick(start_box='(5000,5)')\nwait()")
+    assert read.unused == ("text behind the action=click(start_box='(5000,5)')\nwait()",)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,19 @@ def test_what_is_no_action_of_ours_is_an_error_by_name(name: str, reply: str, pr
     assert found.action is None and problem in (found.error or ""), found
 
 
+@pytest.mark.parametrize(
+    ("arguments", "action"),
+    [
+        ({"answer": "42"}, act.Finished(content="42")),
+        ({"answer": "42", "status": "success"}, act.Finished(content="42")),
+        ({"status": "success"}, act.Finished()),
+        ({"answer": "no", "status": "failure"}, act.CallUser()),
+    ],
+)
+def test_the_status_of_an_end_decides_where_there_is_one(arguments: dict[str, str], action: Action) -> None:
+    assert read("fara-1.5", called("terminate", **arguments)).action == action
+
+
 CLEARED = act.Hotkey(key="ctrl a")
 
 

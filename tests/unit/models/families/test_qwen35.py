@@ -344,3 +344,86 @@ def test_the_prompt_lists_the_actions_of_the_version(name: str, count: int, last
     actions = tool["function"]["parameters"]["properties"]["action"]["enum"]
     assert (len(actions), actions[-1]) == (count, last) and "1000x1000" in tool["function"]["description"]
     assert ("Collapsed screenshots" in system) == (name != "qwen3.5")
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        called("terminate", status="abort"),
+        called("fly"),
+        called("left_click", coordinate=[5000, 500]),
+        called("left_click", tool="bash"),
+    ],
+)
+def test_a_later_call_that_is_no_action_is_reported(later: str) -> None:
+    found = read("qwen3.6", called("left_click", coordinate=[9, 9]) + "\n" + later)
+    (unused,) = found.unused
+    assert len(all_of(found)) == 1 and unused.startswith("text behind the action=<function=")
+
+
+@pytest.mark.parametrize(
+    ("calls", "unused"),
+    [
+        ([("mouse_move", {"coordinate": [9, 9]}), ("wait", {})], ("mouse_move=[9, 9]",)),
+        ([("left_click", {"coordinate": [5, 5]}), ("mouse_move", {"coordinate": [9, 9]})], ("mouse_move=[9, 9]",)),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [5, 5]})], ("mouse_move=[9, 9]",)),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {})], ()),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click_drag", {"coordinate": [5, 5]})], ()),
+    ],
+)
+def test_a_move_at_whose_place_nothing_is_done_is_reported(
+    calls: list[tuple[str, dict[str, Any]]], unused: tuple[str, ...]
+) -> None:
+    found = read("qwen3.6", "".join(called(name, **arguments) for name, arguments in calls))
+    assert found.action is not None and found.unused == unused
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("\nhello\n", "hello"),
+        ("\nhello", "hello"),
+        ("hello\n", "hello"),
+        ("hello", "hello"),
+        ("\n\nhello\n\n", "\nhello\n"),
+        ("\nif x:\n</function>\n  end\n", "if x:\n</function>\n  end"),
+        ("\na\n</tool_call>\nb\n", "a\n</tool_call>\nb"),
+    ],
+)
+def test_one_new_line_at_each_end_of_a_text_belongs_to_its_tags(inner: str, text: str) -> None:
+    """Qwen-CUA's `protocol.py` @85923de, l.127-178, takes one off each end."""
+    reply = called("type", text="X").replace("\nX\n", inner)
+    assert all_of(read("qwen3.6", reply)) == [act.Type(content=text)]
+
+
+@pytest.mark.parametrize(
+    "key", ["cmd", "meta", "cmd c", "page_down", "arrowleft", "alt arrowleft", "control a", "numpad5", "volume_up"]
+)
+@pytest.mark.parametrize("name", ["qwen3.5", "qwen3.8"])
+def test_keys_by_any_name_are_written(name: str, key: str) -> None:
+    family = made(name)
+    written = read(name, family.reply("So.", act.Hotkey(key=key), SCREEN)).action
+    assert isinstance(written, act.Hotkey)
+    assert read(name, family.reply("So.", written, SCREEN)).action == written
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        ("There is no event on Friday, so the answer is 0.", True),
+        ("All rows were deleted; there is no empty row left in the sheet.", True),
+        ("Done. The page does not include ads any more.", True),
+        ("The cheapest flight was unavailable, so I booked the next one as you asked.", True),
+        ("The answer is in <b>bold</b>.", True),
+        ("The installed package needs <stdio.h>.", True),
+        ("I can\u2019t do this.", False),
+        ("This isn't possible in VLC.", False),
+        ("This cannot be accomplished with the installed software.", False),
+        ("I am unable to proceed because the app crashed.", False),
+        ("The requested feature does not exist in GIMP.", False),
+        ("The task is infeasible.", False),
+        ("\u4efb\u52a1\u65e0\u6cd5\u5b8c\u6210\u3002", False),
+    ],
+)
+def test_last_words_are_an_answer_or_say_that_the_task_cannot_be_done(words: str, done: bool) -> None:
+    assert read("qwen3.8", words).action == (act.Finished(content=words) if done else act.CallUser())

@@ -54,6 +54,18 @@ def test_the_chat_template_of_a_qwen3_5_or_a_successor_decides(
         name_of(PolicyConfig(base=str(base)))
 
 
+def test_only_the_chat_template_that_transformers_takes_decides(tmp_path: Path) -> None:
+    base = checkpoint(tmp_path / "Qwen3.5-9B", "qwen3_5")
+    (base / "chat_template.jinja").write_text(XML)
+    (base / "tokenizer_config.json").write_text(json.dumps({"chat_template": EFFORT + XML}))
+    assert name_of(PolicyConfig(base=str(base))) == "qwen3.5"
+    (base / "chat_template.jinja").unlink()
+    assert name_of(PolicyConfig(base=str(base))) == "qwen3.8"
+    escaped = json.dumps({"chat_template": XML}).replace("<", "\\u003c")
+    (base / "tokenizer_config.json").write_text(escaped)
+    assert name_of(PolicyConfig(base=str(base))) == "qwen3.5"
+
+
 @pytest.mark.parametrize("called", ["Fara1.5-9B", "Holo3-35B-A3B", "UI-Venus-2-9B", "qwen3.5-9b-openwebrl-sft"])
 def test_a_qwen3_5_by_another_models_name_is_refused(tmp_path: Path, called: str, sentence: Sentences) -> None:
     base = checkpoint(tmp_path / called, "qwen3_5")

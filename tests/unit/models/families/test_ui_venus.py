@@ -104,6 +104,7 @@ def test_a_sequence_is_one_call_of_several_actions() -> None:
         ("computer", "Click(box=(1, 2)); Wait()", "no call"),
         ("computer", "Drag(start=(1, 2))", "Drag without its end"),
         ("computer", "Swipe(amount=1.5, axis='vertical')", "1.5 is no amount"),
+        ("computer", "Swipe(amount=4097, axis='vertical')", "4097 is no amount"),
         ("computer", "Swipe(amount=5, axis='up')", "up is no axis"),
         ("computer", "Hotkey(keys='ctrl')", "ctrl is no keys"),
         ("computer", "Hotkey(keys=['ctrl', ' '])", "no keys"),
