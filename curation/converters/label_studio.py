@@ -373,7 +373,7 @@ def _marks(answer: _Answer, screen: Picture, place: RecordPlace) -> list[Mark]:
     marks: list[Mark] = []
     for region in (one for one in answer.result if one.type in (*POINTS, *BOXES)):
         if (region.image_rotation or 0) % 360:
-            problem = f"a region of a picture turned by {region.image_rotation:g} degrees; answer it upright"
+            problem = f"a region of an image turned by {region.image_rotation:g} degrees; answer it upright"
             raise RecordRefused(place, "annotations.result.image_rotation", problem)
         value = region.value
         if value.x is None or value.y is None:
@@ -477,12 +477,12 @@ def _screen(image: str, source: ImportSource, place: RecordPlace) -> Picture:
         same = {path: source.picture(path, place, IMAGE) for path in source.below(name)}
         if len({one.sha256 for one in same.values()}) > 1:
             listed = " and ".join(list(same)[:2])
-            problem = f"{listed} are different pictures called {name!r}: name the folder of one with `--images DIR`"
+            problem = f"{listed} are different images called {name!r}: name the folder of one with `--images DIR`"
             raise RecordRefused(place, IMAGE, problem)
         if same:
             return next(iter(same.values()))
     tried = ", ".join(repr(one[:200]) for one in dict.fromkeys((*paths, *names)))
-    problem = f"there is no picture {tried} below {source.pictures_at}; name its folder with `--images DIR`"
+    problem = f"there is no image {tried} below {source.pictures_at}; name its folder with `--images DIR`"
     raise RecordRefused(place, IMAGE, problem)
 
 

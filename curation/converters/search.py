@@ -85,7 +85,7 @@ def left_out(file: Path, reads: str, shown: bool) -> str:
     if file.is_dir():
         return "" if file.name == PICTURES else "links to folders are not followed"
     if shown:
-        return "it is in a folder of pictures" if suffix in _DATA and suffix != ".json" else ""
+        return "it is in a folder of images" if suffix in _DATA and suffix != ".json" else ""
     if suffix in COMPRESSED:
         return "an import reads plain files"
     return reads if suffix in _DATA and file.name not in _ABOUT else ""
