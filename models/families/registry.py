@@ -67,7 +67,8 @@ BY_MODEL_TYPE = {
 """Families by the `model_type` of a checkpoint's `config.json`, for the value auto of `policy.family`.
 
 Other types are refused. A checkpoint of these types with another model's name is refused, too: UI-TARS 1.5, EvoCUA,
-MAI-UI, OpenCUA, Holo, ScaleCUA and Fara share Qwen's types, so `policy.family` must name their family.
+MAI-UI, OpenCUA, Holo, ScaleCUA, Fara, GUI-Owl, Step-GUI and UI-Venus share Qwen's types, so `policy.family` must name
+their family.
 """
 PLAIN = {"qwen2_5_vl": "pixels", "qwen3_vl": "thousandths", "qwen3_vl_moe": "thousandths"}
 """Families by `model_type` for a checkpoint that was not trained on its architecture's own grammar."""

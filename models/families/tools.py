@@ -141,8 +141,7 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
     actions: list[Action] = []
     parts, unused = 1, tuple[str, ...]()
     cursor: Place | None = None
-    moved = ""
-    """The last place of the pointer at which no action was performed."""
+    moved = ""  # the last place of the pointer at which nothing was done
     others, last = list[str](), -1
     try:
         for call, start, end in calls:
@@ -253,7 +252,7 @@ def _is_at_pointer(call: Mapping[str, Any], tool: Tool) -> bool:
     name = str(call.get("action"))
     name = tool.aliases.get(name, name)
     drags = name in ("left_click_drag", "drag") and call.get("coordinate2") is None
-    return drags or (call.get("coordinate") is None and name in (*_POINTED, "scroll", "hscroll"))
+    return drags or (call.get("coordinate") is None and name in (*_POINTED, "scroll", "hscroll", "swipe"))
 
 
 def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) -> tuple[list[Action], Place | None]:

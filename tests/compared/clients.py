@@ -1,8 +1,7 @@
 """Compare how we and the agents in public repositories read replies.
 
 `python -m tests.compared.clients --fara DIR --gui-owl DIR --qwen3-vl DIR --opencua DIR --scalecua DIR --glm DIR
---step-gui DIR
---evocua DIR --mai-ui DIR`
+--evocua DIR --mai-ui DIR --step-gui DIR`
 
 Each DIR is a checkout. The functions that read a reply are taken out of its source by name and run; nothing else of it
 runs. Rows: per client how many garbled replies it and we read alike, and why they differ where they do.

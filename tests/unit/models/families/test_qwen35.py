@@ -368,6 +368,7 @@ def test_a_later_call_that_is_no_action_is_reported(later: str) -> None:
         ([("left_click", {"coordinate": [5, 5]}), ("mouse_move", {"coordinate": [9, 9]})], ("mouse_move=[9, 9]",)),
         ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [5, 5]})], ("mouse_move=[9, 9]",)),
         ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {})], ()),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("swipe", {"direction": "up"})], ()),
         ([("mouse_move", {"coordinate": [9, 9]}), ("left_click_drag", {"coordinate": [5, 5]})], ()),
     ],
 )
