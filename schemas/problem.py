@@ -175,7 +175,8 @@ def explain(error: ValidationError, root: type[BaseModel], above: str = "") -> s
             there = f"; known: {', '.join(known) or 'none'}." if listed else "; docs/config.md has all."
             lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(meant)}`?" if meant else there))
         elif item["type"] == "missing":
-            lines.append(f"{key} is not set. Set it: {dotted}=...")
+            first = next(iter([] if above else keys_of(root, where)), None)
+            lines.append(f"{key} is not set. Set it: {dotted}{f'.{first}' if first else ''}=...")
         elif item["type"] == "tuple_type":
             first = next(iter(cast(dict[str, Any], given)), "") if isinstance(given, dict) else given
             one = first if isinstance(first, int | float) else str(first)

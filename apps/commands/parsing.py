@@ -45,8 +45,6 @@ def parse(
     as_json: AsJson = False,
 ) -> None:
     """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""
-    from models.families.registry import FAMILIES
-
     if (text is None) == (file is None):
         raise UsageError("`flywheel parse` reads one reply or a file.", "Give TEXT or --file REPLIES.jsonl.")
     if file is not None and str(file) != "-" and (file.is_dir() or not file.exists()):
@@ -57,12 +55,10 @@ def parse(
     noted = False
     for reply in [text or ""] if file is None else replies_of(file):
         found = as_read(reader, reply, size)
-        if not noted and (noted := _is_below_a_pixel(reader, found, size)):
-            others = ", ".join(name for name in (f"{family}-qwen2", f"{family}-internvl") if name in FAMILIES.names)
-            print_note(
-                "both coordinates are below one pixel: the model may write fractions of the screen"
-                + (f", as {others} does" if others else "")
-            )
+        note = "" if noted else _note_on_places(reader, found, size)
+        if note:
+            noted = True
+            print_note(note)
         if as_json:
             print_json_line(found)
         else:
@@ -131,13 +127,21 @@ def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[
     return {"thought": read.thought, **sentence, "actions": listed, **unused, "error": read.error}
 
 
-def _is_below_a_pixel(family: "ModelFamily", found: Mapping[str, Any], screen: tuple[int, int]) -> bool:
-    """Checks whether a point in pixels has two coordinates between 0 and 1, as a point in fractions has."""
-    if family.counts != "pixels":
-        return False
+def _note_on_places(family: "ModelFamily", found: Mapping[str, Any], screen: tuple[int, int]) -> str:
+    """Returns a note if a reply's places are probably in another unit than the family's; empty otherwise."""
+    from models.families.registry import FAMILIES
+
     width, height = family.sides(screen)
+    unit = f"{family.name} writes {family.counts}, {width:g} x {height:g} for this screen"
+    if "should be less than or equal to 1 in" in (found["error"] or ""):
+        return f"a place is outside of the screen: {unit}"
     points = [(one["x"], one["y"]) for one in found["actions"] if "x" in one and "y" in one]
-    return any(0 < x * width < 1 and 0 < y * height < 1 for x, y in points)
+    if min(width, height) > 1 and any(0 < x * width < 1 and 0 < y * height < 1 for x, y in points):
+        name = family.name
+        others = ", ".join(one for one in (f"{name}-qwen2", f"{name}-internvl") if one in FAMILIES.names)
+        does = f", as {others} does" if others else ""
+        return f"both coordinates are below 1, and {unit}: the model may write fractions of the screen{does}"
+    return ""
 
 
 def replies_of(file: Path) -> Iterator[str]:

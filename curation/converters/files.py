@@ -115,7 +115,7 @@ class ImportSource:
         return found
 
     def leave_out(self, found: Collection[Path], reads: str, other: Callable[[Path], bool] = lambda file: True) -> None:
-        """Set `left_out` to the files below the folder that look like records and are not among those found.
+        """Set `left_out` to the files that look like records and are not among those found, and to empty ones.
 
         Args:
             found: the files that are read.
@@ -124,7 +124,8 @@ class ImportSource:
         """
         rest = set(self._files) - set(found)
         reasons = ((one, left_out(one, reads, self._shows(one))) for one in sorted(rest) if other(one))
-        self.left_out = [(self.named(one), why) for one, why in reasons if why]
+        empty = ((one, "it is empty") for one in sorted(found) if one.stat().st_size == 0)
+        self.left_out = [(self.named(one), why) for one, why in (*reasons, *empty) if why]
 
     @cached_property
     def _files(self) -> list[Path]:

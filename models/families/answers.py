@@ -34,15 +34,25 @@ _CUT = re.compile(r"[\[\s]*\{\s*[\"']name[\"']\s*:\s*[\"'][\w.]{1,80}[\"']\s*,\s
 _PLACES = ("x", "y", "coordinate", "coordinates", "point", "position", "start_box", "start_point", "box", "point_2d")
 _GIVEN = {*_PLACES, "keys", "text", "content", "direction", "scroll_x", "scroll_y", "element"}
 """Arguments of an action with which an object's `type` is the action's."""
-_FIELDS = re.compile(r"(?:\A|\t)\s*action:[A-Z]+\s*(?:\t|\Z)")
+_FIELDS = re.compile(r"(?:\A\s*+|\t[^\S\t]*+)action:[A-Z]+\s*(?:\t|\Z)")
 """The action of a record of fields with tabs between."""
-_VERBS = "click|tap|press|drag|swipe|move|hover|scroll|type|input|key|hotkey|keypress|wait"
+_VERBS = "click|tap|press|drag|swipe|move|hover|scroll|zoom|type|input|key|hotkey|keypress|wait"
 _NAME = re.compile(rf"(?:[a-z]{{1,20}}_)?(?:{_VERBS})(?:_[a-z]{{1,20}})?")
 """Names of actions in any model's notation, such as `left_click` and `input_text`."""
-_TOOLS = ("computer", "computer_use", "mobile_use", "tool_use", "browser", "pyautogui", "open", "launch", "launch_app")
+_OPENERS = ("browser", "open", "launch")
+"""Tools and actions that are also functions of programs."""
+_TOOLS = ("computer", "computer_use", "mobile_use", "tool_use", "pyautogui", "launch_app", *_OPENERS)
+_OTHERS = (
+    *("answer", "ask_user", "ask_user_question", "interact", "screenshot", "status", "terminate", "complete", "finish"),
+    *("goto", "goto_url", "go_to_url", "visit_url", "navigate", "go_back", "history_back", "web_search"),
+    *("keyboard_enter", "left_mouse_down", "left_mouse_up", "system_button", "select_option"),
+    *("pause_and_memorize_fact", "read_page_answer_question"),
+)
+"""Other actions of the families' tools, of browser-use and of AndroidWorld."""
 _MODULES = ("pyautogui", "computer")
 _FUNCTIONS = {*TYPES, *SIGNATURES, *FAMILY_SIGNATURES}
-_KNOWN = {name.lower() for name in (*_FUNCTIONS, *_TOOLS)}
+_KNOWN = {name.lower() for name in (*_FUNCTIONS, *_TOOLS, *_OTHERS)}
+_NUMBERS = re.compile(r"\s*(?:<\w{1,20}>)?[\s(\[]*+-?\d[-\d.]*+(?:[\s,]++-?\d[-\d.]*+)+[\s)\]]*+(?:</\w{1,20}>)?\s*")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WEAK = ("key", "input", "type")
 """Names of actions that are also kinds of other objects."""
@@ -59,6 +69,8 @@ class Answer:
     """Begin of its opening tag."""
     end: int
     closed: bool
+    opens: bool
+    """Whether its opening tag begins a line or follows a sentence."""
 
 
 def answer_in(text: str) -> Answer | None:
@@ -74,9 +86,10 @@ def answer_in(text: str) -> Answer | None:
             if opened is None or (begins and not opened[2]):
                 opened = (tag.start(), tag.end(), begins)
         elif opened is not None:
-            found, opened = Answer(text[opened[1] : tag.start()].strip(), opened[0], tag.end(), True), None
+            inner = text[opened[1] : tag.start()].strip()
+            found, opened = Answer(inner, opened[0], tag.end(), True, opened[2]), None
     if opened is not None and opened[2]:
-        return Answer(text[opened[1] :].strip(), opened[0], len(text), False)
+        return Answer(text[opened[1] :].strip(), opened[0], len(text), False, True)
     return found
 
 
@@ -110,8 +123,8 @@ def _is_object_call(text: str) -> bool:
 def _is_call(fields: Mapping[str, Any]) -> bool:
     """Checks whether an object is an action, a call of a tool, or holds one."""
     given = {str(name).lower(): value for name, value in fields.items()}
-    if set(given) <= set(_PLACES) and any(isinstance(value, list | str) for value in given.values()):
-        return bool(given)  # a place alone, as models answer that ground
+    if given and set(given) <= set(_PLACES) and any(map(_is_place, given.values())):
+        return True  # a place alone, as models answer that ground
     if any(_holds_call(value) for name, value in given.items() if name in ("function_call", "tool_call", "tool_calls")):
         return True
     if any(_names(value) for name, value in given.items() if re.fullmatch(_HELD, name)):
@@ -124,6 +137,13 @@ def _is_call(fields: Mapping[str, Any]) -> bool:
     return _is_known(kind) and (kind not in _WEAK or "text" in given) and not _GIVEN.isdisjoint(given)
 
 
+def _is_place(value: object) -> bool:
+    """Checks whether a value is a list of numbers, or such a list as text."""
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(one, int | float | list) for one in cast(list[object], value))
+    return isinstance(value, str) and _NUMBERS.fullmatch(value) is not None
+
+
 def _holds_call(value: object) -> bool:
     if isinstance(value, list):
         return bool(value) and all(isinstance(one, dict) for one in cast(list[object], value))
@@ -134,7 +154,7 @@ def _names(value: object) -> bool:
     """Checks whether the value at a key for an action is an action: its name, an object with it, or a list of these."""
     if isinstance(value, dict):
         held = cast(dict[str, Any], value)
-        return _is_call(held) or any(map(_is_known, held))
+        return _is_call(held) or any(_is_known(name) or isinstance(one, dict) for name, one in held.items())
     if isinstance(value, list):
         items = cast(list[object], value)
         return any(isinstance(one, dict) and _names(cast(object, one)) for one in items) or (
@@ -183,7 +203,7 @@ def _is_action(statement: ast.stmt) -> bool:
     name, values = call.func.id, [*call.args, *(one.value for one in call.keywords)]
     if name not in _FUNCTIONS and not any(one.arg == "action" for one in call.keywords):
         humped = name[:1].isupper() and not name.isupper() and not call.args
-        if not _is_known(name) or not (humped or (values and (name.islower() or name.isupper()))):
+        if not _is_known(name) or name in _OPENERS or not (humped or (values and (name.islower() or name.isupper()))):
             return False
     for value in values:
         ast.literal_eval(value)

@@ -66,10 +66,20 @@ def _search(given: Arguments, _: Sides) -> list[Action]:
 
 def _terminate(given: Arguments, _: Sides) -> list[Action]:
     """Converts an end: a call for a person if its status is a failure, else a finish with the answer."""
-    stated = "status" in given.names
-    if not is_success(given):
+    answer, stated = given.take("answer"), "status" in given.names
+    try:
+        succeeded = is_success(given)
+    except ValueError:
+        if answer is None:
+            raise
+        succeeded = True  # the client reads no status
+    if not succeeded:
         return [CallUser()]
-    return [Finished() if stated and not given.holds_text("answer") else Finished(content=given.text("answer"))]
+    if answer is None:
+        if not stated:
+            raise ValueError("`answer` is missing")
+        return [Finished()]
+    return [Finished(content=answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))]
 
 
 _ALIASES = {

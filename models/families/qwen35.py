@@ -56,21 +56,34 @@ _CALL = re.compile(r"<tool_call>\s*+(?=<function\b)|^[^\S\n]*+(?=<function=)", r
 _JSON = re.compile(r"<tool_call>\s*+(?:```\w*+\s*+)?\{")
 _LABEL = re.compile(r"^[ \t]*Action[:：][ \t]*", re.MULTILINE | re.IGNORECASE)
 _TAG = re.compile(
-    r"</?(?:\w{1,20}:)?(?:tool_call|tool_response|function|parameter|action|operation|answer|think)|<\|", re.IGNORECASE
+    r"</?(?:\w{1,20}:)?(?:tool_calls?|tool_response|tools|function|parameter|action|operation|answer|think|call|\w{0,20}click"
+    r"|b?box|point|ref|arg_key|arg_value)(?![a-z-])|</s>|<\|",
+    re.IGNORECASE,
 )
-"""A tag of calls, thinking or turns, whole or cut; no final reply has one."""
+"""A tag of calls, places, thinking or turns, whole or cut; no final reply has one."""
 _NUMBERS = ("pixels", "time", "duration")
 _NOT = r"(?:is|are|was) not|isn['’]t|aren['’]t|wasn['’]t|not"
 _CANNOT = r"cannot|can not|can['’]t|could not|couldn['’]t|(?:am|['’]m|is|are) (?:unable|not able) to|unable to"
+_LACKS = r"does not|doesn['’]t|do not|don['’]t"
+_NEEDED = r"extension|plugin|account|credentials|hardware|language pack|purchase|sign-?up|email verification"
 _NOT_DONE = re.compile(
     rf"\b(?:infeasible|unfeasible|impossible|(?:{_NOT}) (?:possible|feasible|achievable|supported)"
-    rf"|\bI(?: |['’])(?:{_CANNOT}|am unable|m unable|m not able)"
     rf"|(?:{_CANNOT}) (?:be )?(?:do|done|completed?|perform(?:ed)?|accomplish(?:ed)?|achieved?)\b"
-    r"|(?:feature|option|function|setting|tool|command)\b[^.\n]{0,40}\b(?:does not|doesn['’]t) (?:exist|support)"
+    rf"|(?:{_LACKS}) (?:natively )?support|there (?:is|are) no such"
+    r"|there is no (?:option|setting|feature|way|button|menu)\b"
+    rf"|(?:requires?|needs?) (?:an? )?(?:valid )?(?:{_NEEDED})|(?:{_LACKS}) have the (?:account )?credentials"
     r"|could you clarify)|(?:无法|不能)(?:完成|执行|实现|进行)|不可行|不可能",
     re.IGNORECASE,
 )
-"""Words of a final reply on a task that cannot be done."""
+"""Words of a final reply on a task that cannot be done, as OSWorld's agents for these models list them."""
+_UNABLE = re.compile(
+    rf"\b(?:I(?: |['’])(?:{_CANNOT}|am unable|m unable|m not able)"
+    rf"|unavailable|(?:{_NOT}) available"
+    rf"|(?:feature|option|function|setting|tool|command)\b[^.\n]{{0,40}}\b(?:{_LACKS}) exist)",
+    re.IGNORECASE,
+)
+"""Words that also occur in the report of a task that was done another way."""
+_YET = re.compile(r"\b(?:but|so|instead|therefore|thus|hence)\b|;", re.IGNORECASE)
 
 
 def _value(key: str, text: str) -> Any:
@@ -173,7 +186,7 @@ class Qwen35Family(QwenFamily):
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Reads the thought and the actions of the calls, or a final reply without a call."""
         if self.prose and not _acts(answer) and (words := answer.strip()):
-            done = CallUser() if _NOT_DONE.search(words) else Finished(content=words)
+            done = CallUser() if _gives_up(words) else Finished(content=words)
             return ParsedReply("", words, (done,), tagged=True)
         return read_xml(answer, GRID, self.spec)
 
@@ -291,6 +304,12 @@ def _calls(text: str, begun: re.Match[str] | None, tool: Tool) -> Iterator[Writt
             raise ValueError(no_tool(call.name, tool))
         yield valued(call.arguments, tool), begun.start(), call.end
         begun = _CALL.search(text, call.end)
+
+
+def _gives_up(words: str) -> bool:
+    """Checks whether a final reply reports that the task was not done."""
+    unable = _UNABLE.search(words)
+    return bool(_NOT_DONE.search(words) or (unable and not _YET.search(words, unable.end())))
 
 
 def _acts(text: str) -> bool:

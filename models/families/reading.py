@@ -142,14 +142,19 @@ def finds_call(text: str) -> bool:
 
 def _read_answer(text: str, answer: Answer, sides: Sides) -> ParsedReply:
     """Reads an answer in tags as a finish, or as the calls of this grammar that it is; other calls are an error."""
-    before, inner, after = without_tags(text[: answer.start]), answer.content, text[answer.end :]
+    before, inner, after = text[: answer.start], answer.content, text[answer.end :]
+    before = without_tags(before if answer.opens else f"{before}<answer>")
     thought = _thought(before) if _THOUGHT.search(before) else _SEED.sub("", before)
-    own, block, _ = _parts(inner)
-    calls = [call for call in _calls(block) if call.arguments or call.name in TYPES]
+    own, block, begin = _parts(inner)
+    found = list(_calls(block))
+    label = next((one for one in _LABEL.finditer(inner) if one[1] is not None and one.end() <= begin), None)
+    calls = found if label else [call for call in found if call.arguments or call.name in TYPES]
     known = bool(calls) and all(call.name in (*TYPES, *_NAMES) for call in calls)
     rest = block[calls[-1].end :] if calls else ""
-    if known and not rest.strip(_END):
-        return _read("\n".join(filter(str.strip, (thought, own))), inner, calls, sides, after)
+    if calls and (known or label) and not rest.strip(_END):
+        shown = block[: calls[0].end].strip()
+        joined = ("\n" if answer.opens else "").join(filter(str.strip, (thought, own)))
+        return _read(joined, shown, calls, sides, after)
     if (known and rest[:1] in "\n") or is_call(inner) or is_call(block) or _ends_with_call(inner):
         problem = f"a call in an answer that this grammar does not read: {inner[:80]!r}"
         return ParsedReply(thought, inner, error=problem, after=after)

@@ -274,17 +274,21 @@ def _version(directory: Path) -> str:
 def _chat_template(directory: Path) -> str:
     """Reads the chat template that transformers takes: of the first of these files that has one; empty without one."""
     own = directory / "chat_template.jinja"
-    if own.is_file():
-        return own.read_text(errors="replace")
+    if own.is_file() and (written := _text(own)).strip():
+        return written
     for name in ("chat_template.json", "tokenizer_config.json"):
         file = directory / name
         try:
-            given = json.loads(file.read_text(errors="replace")).get("chat_template") if file.is_file() else None
-        except (ValueError, AttributeError):
+            given = json.loads(_text(file)).get("chat_template") if file.is_file() else None
+        except (ValueError, AttributeError, RecursionError):
             continue
         if given:
             return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return ""
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8-sig", errors="replace")
 
 
 def _is_taught(directory: Path) -> bool:

@@ -81,7 +81,19 @@ _ACTION = re.compile(r"\bAction[:：]")
 _CLOSE = re.compile(re.escape(CLOSE))
 _MOST_ENDS = 8
 """Maximum candidate ends of a call at which it is tried as a Python literal."""
-_DECODER = json.JSONDecoder(strict=False)  # models leave newlines in a text unescaped
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Builds an object; raises ValueError if a key has two values."""
+    made = dict[str, Any]()
+    for key, value in pairs:
+        if made.setdefault(key, value) != value:
+            raise ValueError(f"argument {key[:40]!r} twice")
+    return made
+
+
+_INTEGER = re.compile(r"[-+]?\d{1,9}")
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)  # models leave newlines in a text unescaped
 _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
 
 Place = tuple[float, float]
@@ -141,29 +153,38 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
     actions: list[Action] = []
     parts, unused = 1, tuple[str, ...]()
     cursor: Place | None = None
-    moved = ""  # the last place of the pointer at which nothing was done
+    moved: object = None  # the last place of the pointer at which nothing was done
+    named = tuple[str, ...]()  # arguments of the call that is being read
     others, last = list[str](), -1
     try:
         for call, start, end in calls:
-            arguments = Arguments(call)
+            named, arguments = tuple(call), Arguments(call)
             found, cursor = _action(arguments, sides, cursor, tool)
             clicks = _CLICKS.get(str(call.get("action")))
             found = [*found[:-1], *(one for action in found[-1:] for one in meant(action, arguments, clicks))]
             others, last = [*others, text[last:start] if last >= 0 else ""], end
             if not actions:
                 parts, unused = len(found) or 1, (*unused, *arguments.unused)
-            if moved and not _is_at_pointer(call, tool):
-                unused = (*unused, moved)
-            moved = "" if found else f"mouse_move={str(call.get('coordinate'))[:80]}"
+            place, at_pointer = call.get("coordinate"), _is_at_pointer(call, tool)
+            if moved is not None and (place is not None or at_pointer):
+                unused = unused if at_pointer or place == moved else (*unused, _unused_move(moved))
+                moved = None
+            moved = moved if found else place
+            named = ()
             actions += found
-        unused = (*unused, moved) if moved else unused
+        unused = unused if moved is None else (*unused, _unused_move(moved))
         error = None if actions else "there is no action for 'mouse_move' alone"
     except ValidationError as failure:
         error = f"{named_problem(failure)} in {shown[:80]!r}"
     except (ValueError, RecursionError) as failure:
-        error = f"{str(failure)[:120]} in {shown[:80]!r}"
+        held = f", in a call with {', '.join(named)[:120]}," if named else ""
+        error = f"{str(failure)[:120]}{held} in {shown[:80]!r}"
     after = "\n".join([*others, text[last:]]) if actions and last >= 0 else ""
     return ParsedReply(thought, shown, tuple(actions), None if actions else error, parts, unused, after=after)
+
+
+def _unused_move(place: object) -> str:
+    return f"mouse_move={str(place)[:80]}"
 
 
 def _begin(text: str) -> int:
@@ -234,7 +255,7 @@ def _decoded(text: str, start: int) -> tuple[Any, int]:
     """
     try:
         return _DECODER.raw_decode(text, start)
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         ends = [*(found.start() for found in islice(_CLOSE.finditer(text, start), _MOST_ENDS)), len(text)]
         for end in ends:  # an end within a string leaves the literal open
             try:
@@ -279,6 +300,8 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) ->
     if name == "swipe" and (way := given.take("direction")) is not None:  # of the finger
         x, y = at or (0.5, 0.5)
         return [Scroll(x=x, y=y, direction=_opposite(way))], at
+    if name == "swipe":
+        raise ValueError("swipe without `coordinate2` or `direction`")
     if name in ("left_click_drag", "drag"):
         if cursor is None:
             raise ValueError(f"{name} begins at the cursor, and no mouse_move gives its place")
@@ -357,8 +380,10 @@ def _drag(start: Place, end: Place) -> Drag:
 
 
 def _direction(name: str, pixels: Any) -> Any:
+    if isinstance(pixels, str) and _INTEGER.fullmatch(pixels.strip()):
+        pixels = int(pixels)
     if isinstance(pixels, bool) or not isinstance(pixels, int | float) or not pixels:
-        raise ValueError(f"{name} of {str(pixels)[:20]} pixels")
+        raise ValueError(f"{name} without `pixels`" if pixels is None else f"{name} of {str(pixels)[:20]} pixels")
     return ("up" if pixels > 0 else "down") if name == "scroll" else ("right" if pixels > 0 else "left")
 
 

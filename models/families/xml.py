@@ -78,20 +78,23 @@ class XmlGrammar:
         A text ends at the `</parameter>` before the next argument or the call's end, or at an earlier tag that begins a
         line. An end tag that begins a line is part of a text whose `</parameter>` follows within the call.
         """
-        first, line = self.tag.search(text, opened.end()), None
+        first, line, beyond = self.tag.search(text, opened.end()), None, False
         if opened["argument"] not in self.texts:
             end = first.start() if first else len(text)
             value, closed = text[opened.end() : end].strip(), first is not None
             return value, end, closed
         for tag in islice(self.tag.finditer(text, opened.end()), _MOST_TAGS):
             if tag["closed"] == "/parameter":
-                if self.ended.match(text, tag.end()):
+                ended = self.ended.match(text, tag.end())
+                if ended and not (beyond and ended.end() == len(text)):
                     return self._value(text[opened.end() : tag.start()], True), tag.start(), True
                 continue
             before = text[max(opened.end(), tag.start() - _BEFORE) : tag.start()].rstrip(" \t")
-            line = line or (tag if before.endswith("\n") else None)
+            begins = before.endswith("\n")
+            line = line or (tag if begins else None)
             if line and not tag["closed"]:
                 break
+            beyond = beyond or (begins and tag["closed"] != "/function")
         if line:
             return self._value(text[opened.end() : line.start()], False), line.start(), False
         end = first.start() if first else len(text)

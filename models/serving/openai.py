@@ -30,6 +30,8 @@ FAILED = 500
 """Status of an internal error, such as a parser's failure on the model's reply."""
 UNREADY = 503
 """Status of a server that pauses, sleeps, loads new weights or is overloaded."""
+UNMADE = 501
+"""Status of a server that has no such endpoint."""
 REFUSED = (401, 403)
 """Statuses of a rejected key."""
 MALFORMED = (400, 422)
@@ -196,6 +198,9 @@ class OpenAIClient:
             raise FlywheelError(problem, "Start the server.") from None
         if answer.status_code in REFUSED:
             raise self._refused(answer)
+        if answer.is_server_error and answer.status_code not in (UNREADY, UNMADE):
+            problem = f"`{section}.url`: {self._about(answer, str(answer.status_code))}."
+            raise FlywheelError(problem, "See the server's log, and restart the server.")
         found, missing = _held(answer), answer.status_code == 404 and not VERSION.search(url)
         if missing or (answer.is_success and not _lists_models(found)):
             flaw = "an answer that is no JSON" if found is None else "no list of models"

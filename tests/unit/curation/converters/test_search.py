@@ -194,6 +194,14 @@ def test_formats_that_search_by_themselves_name_what_they_leave_out(tmp_path: Pa
     assert list(left_out) == ["d.jsonl", "more/e.parquet", "more/other.json"]
 
 
+def test_an_empty_file_next_to_records_is_named(data: Put, tmp_path: Path) -> None:
+    data("a.jsonl", "")
+    data("d.jsonl", line("one"))
+    data("a.png", picture(1).png)
+    names, left_out = found(FORMATS.class_of("agentnet")(), tmp_path / "data")
+    assert (names, left_out) == (["one"], {"a.jsonl": "it is empty"})
+
+
 def test_notes_name_the_first_files_of_each_reason(sentence: Sentences) -> None:
     left_out = [*((f"f{number}.csv", "read are *.jsonl") for number in range(5)), ("more", "links are not followed")]
     sentence("\n".join(notes_of(left_out)))

@@ -1,6 +1,7 @@
 """An argument that a model writes is performed or reported, in every family."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -786,6 +787,8 @@ def test_an_answer_that_is_a_call_is_no_finish(answer: str, wanted: act.Action |
         "<function=click><parameter=x>1",
         *("Click(box=(5,5))", 'Type(content="x")', 'Hotkey(keys=["ctrl","c"])', 'LaunchApp(app="x")', "PressBack()"),
         *('{"tool_name": "click", "x": 5, "y": 5}', '{"coordinate": [447, 81]}', '{"type":"type","text":"x"}'),
+        *('{"action": "system_button", "button": "Back"}', '{"action": {"go_to_url": {"url": "x"}}}'),
+        *('{"action": "zoom", "x": 1}', '{"action": "web_search", "query": "a"}', '{"coordinates": "[447, 81]"}'),
         *("explain:x\taction:CLICK\tpoint:5,5", '{"name":"open","parameters":{}}', 'Finished(content="done")'),
     ],
 )
@@ -810,6 +813,8 @@ def test_a_call_in_any_notation_is_no_answer_even_if_it_is_cut_off(answer: str) 
             '{"action": "buy", "price": 5}',
             '{"next_action": "call him"}',
         ),
+        *('{"position": "Software Engineer"}', '{"point": "A"}', '{"x": "yes", "y": "no"}'),
+        *('{"box": ["apples", "pears"]}', '{"coordinates": "48.85N 2.35E"}', "open('data.txt')", "browser('x')"),
         *('{"actions": []}', '{"actions": ["click","type"]}', '{"actions": [{"id": 1}]}', '{"tool_calls": 5}'),
         *('{"type": "key", "key": "value"}', '{"type": "input", "key": "email"}', '{"function_call": "yes"}'),
         *("hotkey(key='ctrl c') copies.", "To copy, press Ctrl+C:\nhotkey(key='ctrl c')"),
@@ -832,6 +837,68 @@ def test_words_data_and_programs_are_answers(answer: str) -> None:
 def test_the_tags_around_a_call_are_no_part_of_the_thought(reply: str, thought: str) -> None:
     read = parse_reply(reply)
     assert (read.thought, read.action) == (thought, act.Click(x=0.005, y=0.005))
+
+
+@pytest.mark.parametrize(
+    ("reply", "name"),
+    [
+        ("<answer>Thought: b\nAction: screenshot()</answer>", "screenshot"),
+        ("<answer>Action: zoom(start_box='(1,2)')</answer>", "zoom"),
+        ("Thought: so.\n<answer>\nAction: fly()", "fly"),
+        ("Thought: The page has the tag <answer>.\nAction: fly()\n\n</answer>", "fly"),
+    ],
+)
+def test_an_unknown_call_behind_its_label_is_no_answer_and_named(reply: str, name: str) -> None:
+    read = parse_reply(reply)
+    assert read.action is None and f"there is no '{name}'; known:" in str(read.error)
+
+
+@pytest.mark.parametrize(
+    ("reply", "thought", "text"),
+    [
+        ("<answer>Thought: b\nAction: wait()</answer>", "b", "wait()"),
+        ("<answer>\nwait()\nwait()\n</answer>", "", "wait()"),
+        ("Thought: I type <answer>.\nAction: type(content='x')\n</answer>", "I type <answer>.", "type(content='x')"),
+    ],
+)
+def test_the_text_of_a_call_in_an_answer_is_the_call_alone(reply: str, thought: str, text: str) -> None:
+    read = parse_reply(reply)
+    assert (read.thought, read.action_text) == (thought, text)
+
+
+def test_an_answer_of_many_blanks_is_read_in_linear_time() -> None:
+    def seconds(many: int) -> float:
+        begin = time.process_time()
+        for blanks in ("\t" * many, "\t " * (many // 2), "\n" * many):
+            parse_reply(f"<answer>a{blanks}b</answer>")
+        return time.process_time() - begin
+
+    assert seconds(80_000) < 40 * max(seconds(8_000), 0.002)
+
+
+def test_two_values_of_one_argument_in_json_are_refused() -> None:
+    reply = called(action="left_click", coordinate=[1, 2])
+    for twice, refused in ((', "action": "right_click"}', True), (', "action": "left_click"}', False)):
+        read = made("qwen3-vl").read(Completion(reply.replace("]}", f"]{twice}", 1)), SCREEN)
+        assert (read.action is None) == refused and ("argument 'action' twice" in str(read.error)) == refused
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"action": "left_click", "coordinates": [1, 2]}, "without a coordinate, in a call with action, coordinates,"),
+        ({"action": "scroll", "direction": "up"}, "scroll without `pixels`, in a call with action, direction,"),
+        ({"action": "swipe", "coordinate": [1, 2]}, "swipe without `coordinate2` or `direction`"),
+    ],
+)
+def test_a_refused_call_names_its_arguments(given: dict[str, Any], problem: str) -> None:
+    read = made("qwen3-vl").read(Completion(called(**given)), SCREEN)
+    assert read.action is None and problem in str(read.error)
+
+
+def test_a_number_of_pixels_may_be_a_text() -> None:
+    read = made("qwen3-vl").read(Completion(called(action="scroll", coordinate=[500, 500], pixels="-300")), SCREEN)
+    assert read.action == act.Scroll(x=0.5, y=0.5, direction="down")
 
 
 def test_a_later_call_that_is_no_action_is_reported() -> None:

@@ -94,6 +94,12 @@ def test_ui_tars_2_types_tags_and_blanks_as_they_are(text: str) -> None:
     assert read(family, family.write(typed, SCREEN)).action == typed
 
 
+@pytest.mark.parametrize("behind", ["</seed:tool_call>\n</parameter>", "</seed:tool_call> and </parameter>"])
+def test_an_end_tag_behind_the_call_is_no_part_of_its_text(behind: str) -> None:
+    reply = f"<seed:tool_call>\n<function=type>\n<parameter=content>hello\n</function>\n{behind}"
+    assert read(made("ui-tars-2"), reply).action == act.Type(content="hello")
+
+
 def test_ui_tars_2_refuses_to_write_a_text_that_ends_its_own_tags() -> None:
     for text in ("a</parameter>\n</function>\n", "a\\n", "a</parameter>\n<parameter=content>b"):
         with pytest.raises(UsageError, match="no way to write the texts of this type"):

@@ -173,6 +173,9 @@ def test_what_is_no_action_of_ours_is_an_error_by_name(name: str, reply: str, pr
         ({"answer": "42", "status": "success"}, act.Finished(content="42")),
         ({"status": "success"}, act.Finished()),
         ({"answer": "no", "status": "failure"}, act.CallUser()),
+        ({"answer": 42, "status": "success"}, act.Finished(content="42")),
+        ({"answer": ["a"]}, act.Finished(content='["a"]')),
+        ({"answer": "some", "status": "partial"}, act.Finished(content="some")),
     ],
 )
 def test_the_status_of_an_end_decides_where_there_is_one(arguments: dict[str, str], action: Action) -> None:

@@ -111,7 +111,7 @@ def test_its_actions_are_ours(arguments: dict[str, Any], action: Action) -> None
     [
         (replied(action="system_button", button="menu"), "no action for the button 'menu'"),
         (replied(action="swipe", direction="sideways"), "no direction 'sideways'"),
-        (replied(action="swipe"), "no action for 'swipe'"),
+        (replied(action="swipe"), "swipe without `coordinate2` or `direction`"),
         (replied(action="drag", end_coordinate=[5, 5]), "drag without a coordinate"),
         (replied(action="drag", start_coordinate=[5, 5]), "begins at the cursor"),
         (replied(action="click"), "click without a coordinate"),

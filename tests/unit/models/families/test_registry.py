@@ -61,6 +61,11 @@ def test_only_the_chat_template_that_transformers_takes_decides(tmp_path: Path) 
     assert name_of(PolicyConfig(base=str(base))) == "qwen3.5"
     (base / "chat_template.jinja").unlink()
     assert name_of(PolicyConfig(base=str(base))) == "qwen3.8"
+    (base / "chat_template.jinja").write_text("\n")
+    assert name_of(PolicyConfig(base=str(base))) == "qwen3.8"
+    (base / "tokenizer_config.json").write_text(json.dumps({"chat_template": XML}), encoding="utf-8-sig")
+    (base / "chat_template.json").write_text("[" * 100_000)
+    assert name_of(PolicyConfig(base=str(base))) == "qwen3.5"
     escaped = json.dumps({"chat_template": XML}).replace("<", "\\u003c")
     (base / "tokenizer_config.json").write_text(escaped)
     assert name_of(PolicyConfig(base=str(base))) == "qwen3.5"

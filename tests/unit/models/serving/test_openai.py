@@ -88,6 +88,17 @@ def test_what_would_fail_every_request_is_an_error_that_names_the_config(status:
         client(lambda _: httpx.Response(status)).chat({})
 
 
+@pytest.mark.parametrize(("status", "works"), [(500, False), (502, False), (501, True), (503, True), (404, True)])
+def test_a_server_that_fails_is_refused_before_the_first_request(status: int, works: bool) -> None:
+    """A server that loads its model answers 503, one without a list of models 404 or 501."""
+    asked = client(lambda _: httpx.Response(status, text="out of memory"))
+    if works:
+        asked.require()
+    else:
+        with pytest.raises(FlywheelError, match=rf"some\.section\.url.*{status} in 'out of memory'"):
+            asked.require()
+
+
 def test_a_key_that_no_header_may_hold_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, "s\u00e9same\nHost: elsewhere")
     with pytest.raises(UsageError, match=rf"some\.section\.key_variable.*{KEY}") as caught:
