@@ -143,7 +143,7 @@ def finds_call(text: str) -> bool:
 def _read_answer(text: str, answer: Answer, sides: Sides) -> ParsedReply:
     """Reads an answer in tags as a finish, or as the calls of this grammar that it is; other calls are an error."""
     before, inner, after = text[: answer.start], answer.content, text[answer.end :]
-    before = without_tags(before if answer.opens else f"{before}<answer>")
+    before = without_tags(before)
     thought = _thought(before) if _THOUGHT.search(before) else _SEED.sub("", before)
     own, block, begin = _parts(inner)
     found = list(_calls(block))
@@ -153,7 +153,9 @@ def _read_answer(text: str, answer: Answer, sides: Sides) -> ParsedReply:
     rest = block[calls[-1].end :] if calls else ""
     if calls and (known or label) and not rest.strip(_END):
         shown = block[: calls[0].end].strip()
-        joined = ("\n" if answer.opens else "").join(filter(str.strip, (thought, own)))
+        if not answer.opens and own:  # a mention of the tag
+            thought, own = f"{thought.rstrip()} <answer>{'' if own[:1] in '.,;:!?' else ' '}{own}", ""
+        joined = "\n".join(filter(str.strip, (thought, own)))
         return _read(joined, shown, calls, sides, after)
     if (known and rest[:1] in "\n") or is_call(inner) or is_call(block) or _ends_with_call(inner):
         problem = f"a call in an answer that this grammar does not read: {inner[:80]!r}"
