@@ -535,7 +535,7 @@ class Pair:
             one in (read.error or "") for one in (" is no coordinate", "there is no tool ", "an end with the status ")
         ):
             return NO_ACTION
-        if self._client.grammar and not self._written(text, read.action_text):
+        if "' twice" in (read.error or "") or (self._client.grammar and not self._written(text, read.action_text)):
             return PIECES
         begins = [*[found.start() for found in _BEGINS.finditer(text)][-8:], len(text)]
         cuts = [text[begin:end] for begin, end in combinations(begins, 2)]
