@@ -6,6 +6,7 @@
 import argparse
 import json
 import math
+import re
 import shlex
 import subprocess
 import sys
@@ -131,21 +132,20 @@ def regressions(name: str, values: Sequence[MeasuredValue], short: bool) -> list
 
 
 def record(name: str, values: Sequence[MeasuredValue], machine: str) -> Path:
-    """Store values as the newest run of a benchmark, in place of an earlier run of the same command."""
-    words = [word for word in sys.argv[1:] if word not in ("--record", "--against")]
+    """Store values as the newest run of a benchmark, in place of an earlier run of its command on such a machine."""
     module = Path(sys.argv[0]).resolve().relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__main__")
-    command = shlex.join(["python", "-m", module.replace("/", "."), *words])
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    options = re.sub(r"--(?:record|against|json[ =]\S+) ?", "", shlex.join(sys.argv[1:]))
+    command = f"python -m {module.replace('/', '.')} {options}".strip()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     finite = [one if math.isfinite(one.value or 0.0) else one.model_copy(update={"value": None}) for one in values]
     run = MeasuredRun(
         command=command, date=datetime.now(UTC).date().isoformat(), commit=commit.stdout.strip() or None,
         machine=machine, values=tuple(finite),
     )  # fmt: skip
-    path = path_of(name)
-    before = read(path) if path.exists() else BenchmarkResult(benchmark=name, title=name, runs=())
-    kept = tuple(one for one in before.runs if one.command != command)
+    before = read(path_of(name)) if path_of(name).exists() else BenchmarkResult(benchmark=name, title=name, runs=())
+    kept = tuple(one for one in before.runs if (one.command, one.machine) != (command, machine))
     write(before.model_copy(update={"runs": (run, *kept)}))
-    return path
+    return path_of(name)
 
 
 def write(result: BenchmarkResult) -> None:
@@ -199,7 +199,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterator[s
 
 
 def _number(value: float) -> str:
-    return f"{value:,.10g}"
+    return f"{value:,.10g}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _value(one: MeasuredValue) -> str:

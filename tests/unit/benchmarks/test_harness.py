@@ -73,7 +73,9 @@ def test_a_regression_fails_a_run_that_asks_for_the_comparison(folder: Path, cap
 
 def test_a_recorded_run_takes_the_place_of_the_same_command(folder: Path, monkeypatch: pytest.MonkeyPatch):
     stored(MeasuredValue(name="a", value=100.0, better="higher"))
-    monkeypatch.setattr("sys.argv", [str(results.ROOT / "benchmarks" / "x.py"), "--short", "--record"])
+    monkeypatch.setattr(
+        "sys.argv", [str(results.ROOT / "benchmarks" / "x.py"), "--short", "--record", "--json", "a.json"]
+    )
     for value in (1.0, 2.0):
         finish("x", [], [Bar("a", value, 0.5, "higher")], options("--record"))
     first, second = read(folder / "x.json").runs
