@@ -50,6 +50,8 @@ _CALLED = rf"(\w+(?=\()|(?:{'|'.join((*TYPES, *_NAMES))})(?=[ \t]{{1,4}}\(\s*(?:
 (see below)` is prose."""
 _CALL = re.compile(rf"\s*{_CALLED}\s*((?:\w+\s*=\s*{_VALUE}\s*(?:,\s*|(?=\))|\Z))*)(?:\)|\Z)", re.DOTALL)
 _LOOSE_CALL = re.compile(r"""\s*(\w+)[ \t]{0,4}\((\w+)\s*=\s*(['"])(.*)\3\)?\s*$""", re.DOTALL)
+_NAMED_ONLY = re.compile(rf"({'|'.join((*TYPES, *_NAMES))})\(\s*[-\d'\"(\[]")
+"""A call whose first argument has no name."""
 _MARKS = r"(?:\*\*|__)?"
 """Markdown's marks of a bold label."""
 _HEADING = r"(?:#{1,6}[^\S\n]+)?"
@@ -219,6 +221,8 @@ def _read(thought: str, shown: str, calls: list[NamedCall], sides: Sides, after:
     actions: list[Action] = []
     parts, unused = 1, list[str]()
     problem = f"no action in {shown[:80]!r}"
+    if not calls and (named := _NAMED_ONLY.match(shown)):
+        problem = f"the arguments of {named[1]} need names, such as start_box='(1,2)', in {shown[:80]!r}"
     for number, call in enumerate(calls):
         try:
             found, left = _actions(call, sides)

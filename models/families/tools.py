@@ -177,8 +177,9 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
     except ValidationError as failure:
         error = f"{named_problem(failure)} in {shown[:80]!r}"
     except (ValueError, RecursionError) as failure:
+        reason = f"no JSON: {failure.msg}" if isinstance(failure, json.JSONDecodeError) else str(failure)
         held = f", in a call with {', '.join(named)[:120]}," if named else ""
-        error = f"{str(failure)[:120]}{held} in {shown[:80]!r}"
+        error = f"{reason[:120]}{held} in {shown[:80]!r}"
     after = "\n".join([*others, text[last:]]) if actions and last >= 0 else ""
     return ParsedReply(thought, shown, tuple(actions), None if actions else error, parts, unused, after=after)
 
@@ -220,7 +221,8 @@ def written_calls(text: str, begin: int, tool: Tool) -> Iterator[Written]:
     while begin >= 0:
         start = text.find("{", begin)
         if start < 0:
-            raise ValueError("a tool call without JSON")
+            other = ", but as XML, which `qwen3.5` reads" if "<function" in text[begin:] else ""
+            raise ValueError(f"a tool call without JSON{other}")
         call, end = _decoded(text, start)
         if not isinstance(call, dict):
             raise ValueError("a tool call that is no JSON object")

@@ -896,6 +896,20 @@ def test_a_refused_call_names_its_arguments(given: dict[str, Any], problem: str)
     assert read.action is None and problem in str(read.error)
 
 
+@pytest.mark.parametrize(
+    ("name", "reply", "problem"),
+    [
+        ("ui-tars-1.5", "Action: click(100, 200)", "the arguments of click need names"),
+        ("ui-tars-1.5", "Action: type('a')", "the arguments of type need names"),
+        ("qwen3-vl", '<tool_call>{"name": "computer_use", "arguments": {"action": "wait"}', "no JSON: "),
+        ("qwen3-vl", "<tool_call>\n<function=computer_use>\n</tool_call>", "as XML, which `qwen3.5` reads"),
+    ],
+)
+def test_a_call_in_another_notation_is_named(name: str, reply: str, problem: str) -> None:
+    read = made(name).read(Completion(reply), SCREEN)
+    assert read.action is None and problem in str(read.error)
+
+
 def test_a_number_of_pixels_may_be_a_text() -> None:
     read = made("qwen3-vl").read(Completion(called(action="scroll", coordinate=[500, 500], pixels="-300")), SCREEN)
     assert read.action == act.Scroll(x=0.5, y=0.5, direction="down")
