@@ -48,11 +48,12 @@ _OTHERS = (
     *("keyboard_enter", "left_mouse_down", "left_mouse_up", "system_button", "select_option"),
     *("pause_and_memorize_fact", "read_page_answer_question"),
 )
-"""Other actions of the families' tools, of browser-use and of AndroidWorld."""
+"""Other actions of the families' tools, of browser-use and of AndroidWorld: common words, so they count only at a key
+for an action."""
 _MODULES = ("pyautogui", "computer")
 _FUNCTIONS = {*TYPES, *SIGNATURES, *FAMILY_SIGNATURES}
-_KNOWN = {name.lower() for name in (*_FUNCTIONS, *_TOOLS, *_OTHERS)}
-_NUMBERS = re.compile(r"\s*(?:<\w{1,20}>)?[\s(\[]*+-?\d[-\d.]*+(?:[\s,]++-?\d[-\d.]*+)+[\s)\]]*+(?:</\w{1,20}>)?\s*")
+_KNOWN = {name.lower() for name in (*_FUNCTIONS, *_TOOLS)}
+_NUMBERS = re.compile(r"\s*+(?:<\w{1,20}>)?[\s(\[]*+-?\d[-\d.]*+(?:[\s,]++-?\d[-\d.]*+)+[\s)\]]*+(?:</\w{1,20}>)?\s*")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WEAK = ("key", "input", "type")
 """Names of actions that are also kinds of other objects."""
@@ -154,13 +155,13 @@ def _names(value: object) -> bool:
     """Checks whether the value at a key for an action is an action: its name, an object with it, or a list of these."""
     if isinstance(value, dict):
         held = cast(dict[str, Any], value)
-        return _is_call(held) or any(_is_known(name) or isinstance(one, dict) for name, one in held.items())
+        return _is_call(held) or any(_names(name) or isinstance(one, dict) for name, one in held.items())
     if isinstance(value, list):
         items = cast(list[object], value)
         return any(isinstance(one, dict) and _names(cast(object, one)) for one in items) or (
             len(items) > 1 and _is_known(items[0]) and not isinstance(items[1], str)
         )
-    return _is_known(value)
+    return _is_known(value) or (isinstance(value, str) and value.lower() in _OTHERS)
 
 
 def _is_known(name: object) -> bool:

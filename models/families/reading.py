@@ -144,8 +144,7 @@ def finds_call(text: str) -> bool:
 
 def _read_answer(text: str, answer: Answer, sides: Sides) -> ParsedReply:
     """Reads an answer in tags as a finish, or as the calls of this grammar that it is; other calls are an error."""
-    before, inner, after = text[: answer.start], answer.content, text[answer.end :]
-    before = without_tags(before)
+    before, inner, after = without_tags(text[: answer.start]), answer.content, text[answer.end :]
     thought = _thought(before) if _THOUGHT.search(before) else _SEED.sub("", before)
     own, block, begin = _parts(inner)
     found = list(_calls(block))

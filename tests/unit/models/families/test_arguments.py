@@ -813,6 +813,7 @@ def test_a_call_in_any_notation_is_no_answer_even_if_it_is_cut_off(answer: str) 
             '{"action": "buy", "price": 5}',
             '{"next_action": "call him"}',
         ),
+        *('{"type": "answer", "content": "42"}', '{"type": "status", "text": "ok"}', "status(code=5)", "answer('x')"),
         *('{"position": "Software Engineer"}', '{"point": "A"}', '{"x": "yes", "y": "no"}'),
         *('{"box": ["apples", "pears"]}', '{"coordinates": "48.85N 2.35E"}', "open('data.txt')", "browser('x')"),
         *('{"actions": []}', '{"actions": ["click","type"]}', '{"actions": [{"id": 1}]}', '{"tool_calls": 5}'),
