@@ -54,6 +54,7 @@ _MODULES = ("pyautogui", "computer")
 _FUNCTIONS = {*TYPES, *SIGNATURES, *FAMILY_SIGNATURES}
 _KNOWN = {name.lower() for name in (*_FUNCTIONS, *_TOOLS)}
 _NUMBERS = re.compile(r"\s*+(?:<\w{1,20}>)?[\s(\[]*+-?\d[-\d.]*+(?:[\s,]++-?\d[-\d.]*+)+[\s)\]]*+(?:</\w{1,20}>)?\s*")
+_DIGITS = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WEAK = ("key", "input", "type")
 """Names of actions that are also kinds of other objects."""
@@ -141,7 +142,9 @@ def _is_call(fields: Mapping[str, Any]) -> bool:
 def _is_place(value: object) -> bool:
     """Checks whether a value is a list of numbers, or such a list as text."""
     if isinstance(value, list):
-        return bool(value) and all(isinstance(one, int | float | list) for one in cast(list[object], value))
+        return bool(value) and all(
+            isinstance(one, int | float | list) or _DIGITS.fullmatch(str(one)) for one in cast(list[object], value)
+        )
     return isinstance(value, str) and _NUMBERS.fullmatch(value) is not None
 
 
@@ -155,7 +158,7 @@ def _names(value: object) -> bool:
     """Checks whether the value at a key for an action is an action: its name, an object with it, or a list of these."""
     if isinstance(value, dict):
         held = cast(dict[str, Any], value)
-        return _is_call(held) or any(_names(name) or isinstance(one, dict) for name, one in held.items())
+        return _is_call(held) or any(map(_names, held))
     if isinstance(value, list):
         items = cast(list[object], value)
         return any(isinstance(one, dict) and _names(cast(object, one)) for one in items) or (
@@ -204,7 +207,11 @@ def _is_action(statement: ast.stmt) -> bool:
     name, values = call.func.id, [*call.args, *(one.value for one in call.keywords)]
     if name not in _FUNCTIONS and not any(one.arg == "action" for one in call.keywords):
         humped = name[:1].isupper() and not name.isupper() and not call.args
-        if not _is_known(name) or name in _OPENERS or not (humped or (values and (name.islower() or name.isupper()))):
+        if (
+            not _is_known(name)
+            or (name in _OPENERS and call.args)
+            or not (humped or (values and (name.islower() or name.isupper())))
+        ):
             return False
     for value in values:
         ast.literal_eval(value)

@@ -66,19 +66,20 @@ def _search(given: Arguments, _: Sides) -> list[Action]:
 
 def _terminate(given: Arguments, _: Sides) -> list[Action]:
     """Converts an end: a call for a person if its status is a failure, else a finish with the answer."""
-    answer, stated = given.take("answer"), "status" in given.names
+    answered, stated = "answer" in given.names, "status" in given.names
     try:
         succeeded = is_success(given)
     except ValueError:
-        if answer is None:
+        if not answered:
             raise
         succeeded = True  # the client reads no status
     if not succeeded:
         return [CallUser()]
-    if answer is None:
+    if not answered:
         if not stated:
             raise ValueError("`answer` is missing")
         return [Finished()]
+    answer = given.take("answer")
     return [Finished(content=answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))]
 
 

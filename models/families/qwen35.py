@@ -56,8 +56,8 @@ _CALL = re.compile(r"<tool_call>\s*+(?=<function\b)|^[^\S\n]*+(?=<function=)", r
 _JSON = re.compile(r"<tool_call>\s*+(?:```\w*+\s*+)?\{")
 _LABEL = re.compile(r"^[ \t]*Action[:：][ \t]*", re.MULTILINE | re.IGNORECASE)
 _TAG = re.compile(
-    r"</?(?:\w{1,20}:)?(?:tool_calls?|tool_response|tools|function|parameter|action|operation|answer|think|call|\w{0,20}click"
-    r"|b?box|point|ref|arg_key|arg_value)(?![a-z-])|</s>|<\|",
+    r"</?(?:\w{1,20}:)?(?:tool_call|tool_response|function|parameter|action|operation|answer|think)|<\||</s>\s*\Z"
+    r"|<\w{0,20}click\b|</?arg_(?:key|value)>|<call>\s*\w+\(|<b?box>\s*[\[(\d]|<point>\s*\d|</(?:point|box)>",
     re.IGNORECASE,
 )
 """A tag of calls, places, thinking or turns, whole or cut; no final reply has one."""
@@ -69,8 +69,8 @@ _NEEDED = r"extension|plugin|account|credentials|hardware|language pack|purchase
 _NOT_DONE = re.compile(
     rf"\b(?:infeasible|unfeasible|impossible|(?:{_NOT}) (?:possible|feasible|achievable|supported)"
     rf"|(?:{_CANNOT}) (?:be )?(?:do|done|completed?|perform(?:ed)?|accomplish(?:ed)?|achieved?)\b"
-    rf"|(?:{_LACKS}) (?:natively )?support|there (?:is|are) no such"
-    r"|there is no (?:option|setting|feature|way|button|menu)\b"
+    rf"|(?:{_LACKS}) (?:natively )?support|there is no such"
+    r"|there is no (?:option|setting|feature|way|button|menu) (?:for|in|that|to)\b"
     rf"|(?:requires?|needs?) (?:an? )?(?:valid )?(?:{_NEEDED})|(?:{_LACKS}) have the (?:account )?credentials"
     r"|could you clarify)|(?:无法|不能)(?:完成|执行|实现|进行)|不可行|不可能",
     re.IGNORECASE,
@@ -83,7 +83,13 @@ _UNABLE = re.compile(
     re.IGNORECASE,
 )
 """Words that also occur in the report of a task that was done another way."""
-_YET = re.compile(r"\b(?:but|so|instead|therefore|thus|hence)\b|;", re.IGNORECASE)
+_YET = re.compile(
+    r"(?:\b(?:but|so|instead|therefore)\b,?|;) "
+    r"(?:I (?:have |then )?(?!stopped|failed)(?:\w{2,20}ed|chose|made|set|took|wrote)\b"
+    r"|the (?:answer|count|number|result|total|value)\b)",
+    re.IGNORECASE,
+)
+"""Words of another way or of an answer."""
 
 
 def _value(key: str, text: str) -> Any:

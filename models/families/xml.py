@@ -85,8 +85,8 @@ class XmlGrammar:
             return value, end, closed
         for tag in islice(self.tag.finditer(text, opened.end()), _MOST_TAGS):
             if tag["closed"] == "/parameter":
-                ended = self.ended.match(text, tag.end())
-                if ended and not (beyond and ended.end() == len(text)):
+                last = beyond and not text[tag.end() :].strip()
+                if not last and self.ended.match(text, tag.end()):
                     return self._value(text[opened.end() : tag.start()], True), tag.start(), True
                 continue
             before = text[max(opened.end(), tag.start() - _BEFORE) : tag.start()].rstrip(" \t")

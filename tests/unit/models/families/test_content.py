@@ -100,6 +100,12 @@ def test_an_end_tag_behind_the_call_is_no_part_of_its_text(behind: str) -> None:
     assert read(made("ui-tars-2"), reply).action == act.Type(content="hello")
 
 
+def test_a_call_that_ends_with_its_function_keeps_its_text() -> None:
+    typed = "foo\n</seed:tool_call>\nbar"
+    reply = f"<seed:tool_call>\n<function=type>\n<parameter=content>{typed}</parameter>\n</function>"
+    assert read(made("ui-tars-2"), reply).action == act.Type(content=typed)
+
+
 def test_ui_tars_2_refuses_to_write_a_text_that_ends_its_own_tags() -> None:
     for text in ("a</parameter>\n</function>\n", "a\\n", "a</parameter>\n<parameter=content>b"):
         with pytest.raises(UsageError, match="no way to write the texts of this type"):
