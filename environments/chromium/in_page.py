@@ -15,7 +15,7 @@ from environments.verifier import Verifier
 from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import TrajectoryFailure
-from schemas.observation import Element, Observation, Outcome
+from schemas.observation import Outcome
 
 ACTION_MS, WAIT_MS = 250, 1000
 SCRIPT = Path(__file__).with_name("in_page.js").read_text()
@@ -32,7 +32,6 @@ class InPageSandbox(BrowserSandbox):
 
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(browser, config)
-        self._instruction = ""
         self._passed_ms = 0
         """Milliseconds of the page's time since the action began."""
         self.verdict: tuple[bool, Any] = (False, 0.0)
@@ -41,11 +40,6 @@ class InPageSandbox(BrowserSandbox):
     @abstractmethod
     async def _advance(self, passed_ms: int) -> None:
         """Lets time pass in the page and reads its verdict."""
-
-    async def _observe(self, elements: bool) -> Observation:
-        png = await self._page.screenshot()
-        found = await self._page.evaluate("world.__page.elements()") if elements else ()
-        return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
 
     async def _pass_time(self, ms: int) -> None:
         """Lets time pass during a drag, and counts it, since a drag takes no longer than another action."""
@@ -75,9 +69,3 @@ class InPageReward(Verifier):
 def written(value: object) -> str:
     """Write a value of a page for a message."""
     return value if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity") else repr(value)
-
-
-def _element(
-    name: str, kind: str, left: float, top: float, right: float, bottom: float, interactive: bool, value: str
-) -> Element:
-    return Element(name, kind, (left, top, right, bottom), interactive, value)

@@ -16,6 +16,7 @@ from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.keyboard import BLANKS, KEYS, Key
+from schemas.observation import Element, Observation
 
 MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 """Bits of `Input.dispatchKeyEvent`, by the DOM's names."""
@@ -73,22 +74,20 @@ class BrowserSandbox(Sandbox):
     """One task in one page."""
 
     page: type[Page] = Page
-    width: int
-    """Pixels of the screen."""
-    height: int
+    kind: PageKind
+    """Settings of the sandbox's page."""
+    _elements = "world.__page.elements()"
+    """JavaScript expression that lists each visible element: name, kind, the box's four edges in fractions of the
+    screen, whether it is interactive, and value."""
 
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(config)
         self._browser = browser
         self._opened: Page | None = None
+        self._instruction = ""
         self._held: dict[str, int] = {}
         self._acting = False
         """Whether an action is in progress."""
-
-    @property
-    @abstractmethod
-    def kind(self) -> PageKind:
-        """Settings of the sandbox's page."""
 
     @abstractmethod
     async def _react(self, action: act.Action) -> None:
@@ -108,6 +107,12 @@ class BrowserSandbox(Sandbox):
         if self._opened is None:
             self._opened = await self.page.acquire(self._browser, self.kind)
         return await self._opened.open(url, start, before)
+
+    async def _observe(self, elements: bool) -> Observation:
+        png = await self._page.screenshot()
+        found: list[Any] = await self._page.evaluate(self._elements) if elements else []
+        listed = tuple(Element(name, kind, tuple(box), live, value) for name, kind, *box, live, value in found)
+        return Observation(png, self.kind.width, self.kind.height, self._instruction, listed)
 
     async def _perform(self, action: act.Action) -> str | None:
         perform = self._handlers().get(action.type)
@@ -157,7 +162,8 @@ class BrowserSandbox(Sandbox):
         return sum(set(self._held.values()))
 
     def _mouse(self, kind: str, x: float, y: float, **more: Any) -> "asyncio.Future[dict[str, Any]]":
-        place = {"x": min(x * self.width, self.width - 0.5), "y": min(y * self.height, self.height - 0.5)}
+        width, height = self.kind.width, self.kind.height
+        place = {"x": min(x * width, width - 0.5), "y": min(y * height, height - 0.5)}
         return self._page.send("Input.dispatchMouseEvent", type=kind, **place, modifiers=self._modifiers, **more)
 
     def _key(self, key: Key, kind: str, modifiers: int) -> "asyncio.Future[dict[str, Any]]":

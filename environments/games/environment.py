@@ -6,7 +6,6 @@ A game runs in a page: a seed and a level start it, and its JavaScript gives sco
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,12 @@ from environments.verifier import Verifier
 from schemas.action import Action
 from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import SandboxFailure, TrajectoryFailure
+from schemas.failure import TrajectoryFailure
 from schemas.observation import Outcome
 from schemas.tables.task import GuiTask
 
 _ACTIONS: TypeAdapter[Action] = TypeAdapter(Action)
+_SCRIPT = SCRIPT + Path(__file__).with_name("page.js").read_text()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +49,13 @@ class GameSandbox(DocumentSandbox):
         games: games by template.
     """
 
+    game: GameTask
+    """The started game."""
+
     def __init__(self, browser: Browser, config: EnvironmentConfig, games: Mapping[str, GameTask]) -> None:
         super().__init__(browser, config)
         self._games = games
-        self._game: GameTask | None = None
         self.reading = GameState(over=False, score=0.0, level=None)
-
-    @property
-    def game(self) -> GameTask:
-        """Returns the started game."""
-        if self._game is None:
-            raise SandboxFailure("the sandbox is not started")
-        return self._game
-
-    @property
-    def kind(self) -> PageKind:
-        """Pages of the game's size, whose relative addresses start from its folder."""
-        folder = self.game.file.parent.as_uri()
-        return PageKind(self.game.width, self.game.height, f"{folder}/", _script())
 
     @property
     def reward(self) -> float:
@@ -80,8 +69,8 @@ class GameSandbox(DocumentSandbox):
         return None if answer is None else _ACTIONS.validate_python(answer)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
-        self._game = game = self._games[task.template]
-        self.width, self.height = game.width, game.height
+        self.game = game = self._games[task.template]
+        self.kind = PageKind(game.width, game.height, f"{game.file.parent.as_uri()}/", _SCRIPT)
         self.action_ms, self.wait_ms = game.action_ms, game.wait_ms
         start = f"world.__page.play({seed}, {game.level}, {json.dumps(game.reads.model_dump())}, notes)"
         answer, verdict = await self._opened_at(game.file, seed, start)
@@ -107,11 +96,6 @@ class GameScore(Verifier):
     async def outcome(self, sandbox: GameSandbox) -> Outcome:
         """Returns the outcome from the game's report after the last action."""
         return Outcome(done=sandbox.reading.over, reward=sandbox.reward, counts=True)
-
-
-@cache
-def _script() -> str:
-    return SCRIPT + Path(__file__).with_name("page.js").read_text()
 
 
 class GamesConfig(ChromiumConfig):

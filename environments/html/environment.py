@@ -4,7 +4,6 @@ A page runs in a sandbox, sets itself up from a seed, and reports its reward.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 from common.text import counted
@@ -17,6 +16,8 @@ from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError
 from schemas.tables.task import GuiTask, TaskEntry
+
+_SCRIPT = SCRIPT + Path(__file__).with_name("page.js").read_text()
 
 
 class HtmlSandbox(DocumentSandbox):
@@ -32,21 +33,11 @@ class HtmlSandbox(DocumentSandbox):
     def __init__(self, browser: Browser, config: EnvironmentConfig, folder: Path, size: tuple[int, int]) -> None:
         super().__init__(browser, config)
         self._folder = folder
-        self.width, self.height = size
-
-    @property
-    def kind(self) -> PageKind:
-        """Pages of this size, whose relative addresses start from the folder."""
-        return PageKind(self.width, self.height, f"{self._folder.as_uri()}/", _script())
+        self.kind = PageKind(*size, f"{folder.as_uri()}/", _SCRIPT)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         file = self._folder / f"{task.template}.html"
         self._instruction, self.verdict = await self._opened_at(file, seed, f"world.__page.start({seed}, notes)")
-
-
-@cache
-def _script() -> str:
-    return SCRIPT + Path(__file__).with_name("page.js").read_text()
 
 
 class HtmlConfig(ChromiumConfig):

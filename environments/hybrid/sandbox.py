@@ -12,9 +12,8 @@ import asyncio
 import json
 import os
 import shlex
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,7 @@ from environments.hybrid.web import page_of
 from environments.hybrid.workspace import Workspace
 from environments.processes import memory_mb
 from schemas import action as act
-from schemas.failure import ActionFailure, SandboxFailure
-from schemas.observation import Element, Observation
+from schemas.failure import ActionFailure
 from schemas.tables.task import GuiTask
 
 TRIAL_S = 5.0
@@ -104,7 +102,11 @@ class HybridSandbox(BrowserSandbox):
         command_s: seconds that a command may take.
     """
 
-    width, height = WIDTH, HEIGHT
+    kind = PageKind(WIDTH, HEIGHT, (HERE / "workspace.css").as_uri(), "")
+    _elements = "world.__workspace.elements()"
+    instance: HybridInstance
+    """The started task."""
+    workspace: Workspace
 
     def __init__(
         self,
@@ -118,11 +120,8 @@ class HybridSandbox(BrowserSandbox):
         self._templates = templates
         self._jail_limits, self._command_s = limits, command_s
         self._terminal: TerminalSession | None = None
-        self._workspace: Workspace | None = None
         self._disks: dict[str, Files] = {}
         """Disks by their path in the sandbox."""
-        self._instruction = ""
-        self._instance: HybridInstance | None = None
         self._tried: dict[str, tuple[dict[str, bytes], tuple[Any, ...]]] = {}
         """The tried sources of each program, by its path, and its answers."""
         self.concluded: act.Finished | act.CallUser | None = None
@@ -133,25 +132,6 @@ class HybridSandbox(BrowserSandbox):
         """Returns the memory of the sandboxed shell's processes."""
         terminal = self._terminal  # another thread calls this, while the sandbox may end
         return None if terminal is None else memory_mb(terminal.bubblewrap.pid)
-
-    @property
-    def kind(self) -> PageKind:
-        """The workspace's page."""
-        return _page_kind()
-
-    @property
-    def instance(self) -> HybridInstance:
-        """Returns the started task; raises SandboxFailure if there is none."""
-        if self._instance is None:
-            raise SandboxFailure("the sandbox is not started")
-        return self._instance
-
-    @property
-    def workspace(self) -> Workspace:
-        """Returns the workspace; raises SandboxFailure before the start."""
-        if self._workspace is None:
-            raise SandboxFailure("the sandbox is not started")
-        return self._workspace
 
     async def snapshot(self) -> Snapshot:
         """Captures the parts of the current state that the task needs; runs each version of a program once."""
@@ -215,24 +195,29 @@ class HybridSandbox(BrowserSandbox):
             await opening
         finally:
             self._terminal = await shell  # a shell cannot be ended during its start
-        disks = self._terminal.bubblewrap.disks
-        self._disks = {name: Files(disk, owner()) for name, disk in zip(DISKS, disks, strict=True)}
+        opened = zip(DISKS, self._terminal.bubblewrap.disks, strict=True)
+        self._disks = {name: Files(disk, owner()) for name, disk in opened}
         files = self._disks[WORK]
         for path, content in instance.contents.items():
             files.write(path, content)
-        self._instance, self._workspace = instance, Workspace(files, self._terminal, instance.web)
+        self.instance, self.workspace = instance, Workspace(files, self._terminal, instance.web)
         await self._show()
 
-    async def _observe(self, elements: bool) -> Observation:
-        png = await self._page.screenshot()
-        found = await self._page.evaluate("world.__workspace.elements()") if elements else ()
-        return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*one) for one in found))
-
     async def _perform(self, action: act.Action) -> str | None:
-        tool = self._tools().get(action.type)
-        if tool is None:
-            return await super()._perform(action)
-        error = await tool(action)
+        space = self.workspace
+        match action:
+            case act.Terminal():
+                error = await space.run(action.command)
+            case act.ReadFile():
+                error = space.read(action.path)
+            case act.WriteFile():
+                error = space.write(action.path, action.content)
+            case act.Navigate():
+                error = space.go(page_of(action.content))
+            case act.NavigateBack():
+                error = space.back()
+            case _:
+                return await super()._perform(action)
         await self._show()
         return error
 
@@ -260,36 +245,3 @@ class HybridSandbox(BrowserSandbox):
 
     async def _show(self) -> None:
         await self._page.evaluate(f"world.__workspace.show({json.dumps(self.workspace.view())})")
-
-    def _tools(self) -> dict[str, Callable[[Any], Coroutine[Any, Any, str | None]]]:
-        space = self.workspace
-
-        async def read(action: act.ReadFile) -> str | None:
-            return space.read(action.path)
-
-        async def write(action: act.WriteFile) -> str | None:
-            return space.write(action.path, action.content)
-
-        async def navigate(action: act.Navigate) -> str | None:
-            return space.go(page_of(action.content))
-
-        async def back(action: act.NavigateBack) -> str | None:
-            return space.back()
-
-        return {
-            "terminal": lambda action: space.run(action.command),
-            "read_file": read,
-            "write_file": write,
-            "navigate": navigate,
-            "navigate_back": back,
-        }
-
-
-@cache
-def _page_kind() -> PageKind:
-    return PageKind(WIDTH, HEIGHT, (HERE / "workspace.css").as_uri(), "")
-
-
-def _element(name: str, kind: str, box: list[float], live: bool, value: str) -> Element:
-    left, top, right, bottom = box
-    return Element(name, kind, (left, top, right, bottom), live, value)

@@ -101,7 +101,7 @@
     return heard;
   };
 
-  /* The visible elements: [name, kind, box, interactive, value]. */
+  /* The visible elements: [name, kind, left, top, right, bottom, interactive, value]. */
   const KINDS = { A: "link", BUTTON: "button", INPUT: "text field", TEXTAREA: "textarea" };
   space.elements = () => [...document.querySelectorAll("a, button, input, textarea, p, td, h1, h2, #status, #prompt")].flatMap((node) => {
     if (!node.checkVisibility()) return [];
@@ -112,6 +112,6 @@
       Math.min(within.right, right) / innerWidth, Math.min(within.bottom, bottom) / innerHeight];
     const hit = document.elementFromPoint((box[0] + box[2]) / 2 * innerWidth, (box[1] + box[3]) / 2 * innerHeight);
     if (box[2] <= box[0] || box[3] <= box[1] || hit !== node) return [];
-    return [[node.title || node.textContent.slice(0, 80), kind, box, kind !== "text", (node.value || "").slice(0, 200)]];
+    return [[node.title || node.textContent.slice(0, 80), kind, ...box, kind !== "text", (node.value || "").slice(0, 200)]];
   });
 })();

@@ -39,6 +39,7 @@ def page_of(template: str) -> str:
 
 @cache
 def _page_kind() -> PageKind:
+    """Returns the settings of pages of MiniWoB++'s size, with its style and this project's script."""
     ground = (html_folder().parent / "core" / "core.css").as_uri()
     return PageKind(WIDTH, HEIGHT, ground, SCRIPT + Path(__file__).with_name("page.js").read_text())
 
@@ -46,18 +47,12 @@ def _page_kind() -> PageKind:
 class MiniwobSandbox(InPageSandbox, StatefulSandbox):
     """A sandbox for one MiniWoB++ task or a sequence of tasks in a page; the screen is a task's 160x210 pixels."""
 
-    width, height = WIDTH, HEIGHT
-
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(browser, config)
+        self.kind = _page_kind()
         self._seed = 0
         self._parts: list[str] = []
         self._rewards: list[float] = []
-
-    @property
-    def kind(self) -> PageKind:
-        """Pages of MiniWoB++'s size, with its style and this project's script."""
-        return _page_kind()
 
     @property
     def state(self) -> State:
@@ -78,14 +73,13 @@ class MiniwobSandbox(InPageSandbox, StatefulSandbox):
         parts, rewards = self.setup.initial["parts"], self.setup.initial["rewards"]
         assert isinstance(parts, str) and isinstance(rewards, list)
         self._parts, self._rewards = parts.split(), [float(str(one)) for one in rewards]
-        utterances = [await self._begin(part) for part in self._parts]
-        self._instruction = in_turn(utterances)
+        self._instruction = in_turn([await self._begin(part) for part in self._parts])
         await self._begin(self._parts[min(len(self._rewards), len(self._parts) - 1)])
 
     async def _begin(self, template: str) -> str:
         """Opens a task's page and returns its instruction."""
-        started = await self._open(page_of(template), f"world.__wob.start({self._seed}, notes)")
-        ready, utterance, self.verdict = started
+        start = f"world.__wob.start({self._seed}, notes)"
+        ready, utterance, self.verdict = await self._open(page_of(template), start)
         if not ready:
             raise SandboxFailure(f"{template} does not get ready")
         return utterance

@@ -14,7 +14,6 @@ import io
 import json
 import random
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -93,25 +92,16 @@ class SiteSandbox(StatefulSandbox):
 class ChromiumSiteSandbox(BrowserSandbox, SiteSandbox):
     """The site in a page of a browser."""
 
-    width, height = WIDTH, HEIGHT
+    kind = PageKind(WIDTH, HEIGHT, (HERE / "site.css").as_uri(), "")
+    _elements = "world.__site.elements()"
 
     def __init__(self, browser: Browser, config: EnvironmentConfig, site: Site) -> None:
         super().__init__(browser, config)
         self.site = site
 
-    @property
-    def kind(self) -> PageKind:
-        """Pages of the site."""
-        return _page_kind()
-
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._set(task, seed)
         await self._open((HERE / "site.html").as_uri(), f"world.__site.show({json.dumps(_html(self.rows))})")
-
-    async def _observe(self, elements: bool) -> Observation:
-        png = await self._page.screenshot()
-        found = await self._page.evaluate("world.__site.elements()") if elements else ()
-        return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*one) for one in found))
 
     async def _react(self, action: act.Action) -> None:
         """Processes the page's events, and shows a new page if they changed more than a field's text."""
@@ -155,11 +145,6 @@ class DrawnSiteSandbox(SiteSandbox):
 
     async def _stop(self) -> None:
         return
-
-
-@cache
-def _page_kind() -> PageKind:
-    return PageKind(WIDTH, HEIGHT, (HERE / "site.css").as_uri(), "")
 
 
 def _html(rows: Rows) -> str:
@@ -213,11 +198,6 @@ def _listed(one: Widget, box: Box) -> Element:
     kind = "text" if one.kind == "heading" else one.kind
     left, top, right, bottom = (edge / WIDTH for edge in box)
     return Element(one.name, kind, (left, top, right, bottom), bool(one.do), one.value)
-
-
-def _element(name: str, kind: str, box: list[float], live: bool, value: str) -> Element:
-    left, top, right, bottom = box
-    return Element(name, kind, (left, top, right, bottom), live, value)
 
 
 class SiteLayout(Layout):

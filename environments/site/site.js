@@ -28,7 +28,7 @@
     return heard;
   };
 
-  /* The visible elements: [name, kind, box, interactive, value]. */
+  /* The visible elements: [name, kind, left, top, right, bottom, interactive, value]. */
   const KINDS = { A: "link", BUTTON: "button", INPUT: "text field", SPAN: "text", H1: "text" };
   site.elements = () => [...document.querySelectorAll("a, button, input, span, h1")].flatMap((node) => {
     const { left, top, right, bottom } = node.getBoundingClientRect();
@@ -37,6 +37,6 @@
     const x = (box[0] + box[2]) / 2 * innerWidth, y = (box[1] + box[3]) / 2 * innerHeight;
     if (box[2] <= box[0] || box[3] <= box[1] || document.elementFromPoint(x, y) !== node) return [];
     const kind = KINDS[node.tagName];
-    return [[kind === "text field" ? node.title : node.textContent, kind, box, "do" in node.dataset, node.value || ""]];
+    return [[kind === "text field" ? node.title : node.textContent, kind, ...box, "do" in node.dataset, node.value || ""]];
   });
 })();

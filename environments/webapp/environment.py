@@ -9,7 +9,7 @@ with the lease. The page is navigated like a user's page, since applications rea
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from schemas.config import Config
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, UsageError, all_of
-from schemas.observation import Element, Observation, Outcome
+from schemas.observation import Outcome
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.world import State
 
@@ -44,6 +44,7 @@ ASK_S = 5.0
 OPENING_MS, ACTION_MS, WAIT_MS = 1000, 1000, 5000
 """Milliseconds of the page's time that pass at each point; an application writes its state some tenths of a second
 after a change."""
+_SCRIPT = SCRIPT + Path(__file__).with_name("page.js").read_text()
 
 
 class WebPage(Page):
@@ -115,6 +116,10 @@ class WebAppSandbox(BrowserSandbox):
     """
 
     page = WebPage
+    _elements = "__page.elements()"
+    instance: WebInstance
+    """The started task."""
+    _place: AppAddress
 
     def __init__(
         self,
@@ -125,18 +130,9 @@ class WebAppSandbox(BrowserSandbox):
         instance_of: Callable[[str, int], tuple[str, WebInstance]],
     ) -> None:
         super().__init__(browser, config)
-        self.width, self.height = size
-        self._places, self._instance_of = places, instance_of
-        self._seed, self._sid = 0, ""
-        self._place: AppAddress | None = None
+        self._size, self._places, self._instance_of = size, places, instance_of
+        self._sid, self._keeps_state = "", False
         self._initial: State = {}
-        self.instance: WebInstance | None = None
-        """The started task."""
-
-    @property
-    def kind(self) -> PageKind:
-        """Settings of a page whose randomness depends on the seed."""
-        return PageKind(self.width, self.height, "", f"{_script()}\n__page.seed({self._seed});")
 
     @property
     def web(self) -> WebPage:
@@ -150,8 +146,6 @@ class WebAppSandbox(BrowserSandbox):
         Raises:
             TrajectoryFailure: the application reports no states, or the page's reward is invalid.
         """
-        if self.instance is None or self._place is None:
-            raise SandboxFailure("the sandbox is not started")
         if self.instance.task.reward:
             return _read_reward(await self.web.evaluate(f"({self.instance.task.reward})"))
         _, current = await self._place.contract.states(self._sid)
@@ -160,37 +154,31 @@ class WebAppSandbox(BrowserSandbox):
 
     async def states(self) -> tuple[State, State]:
         """Returns the state when the page first settled, and the current state."""
-        assert self._place is not None
         return self._initial, (await self._place.contract.states(self._sid))[1]
 
     async def put(self, state: State) -> None:
         """Sets the state as the page itself would, to test a verifier on it; the page does not reload."""
-        assert self._place is not None
         await self._place.contract.put(self._sid, state)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         application, self.instance = self._instance_of(task.template, seed)
-        self._seed, self._instruction = seed, self.instance.instruction
+        self._instruction = self.instance.instruction
+        self.kind = PageKind(*self._size, "", f"{_SCRIPT}\n__page.seed({seed});")
         self._place, self._sid = self._places[application], new_session()
-        keeps_state = not self.instance.task.reward
-        if keeps_state:
+        self._keeps_state = not self.instance.task.reward
+        if self._keeps_state:
             await self._place.contract.set(self._sid, self.instance.initial)
         await self._open(f"{self._place.origin}{self.instance.page}?sid={self._sid}", "1")
         await self.web.settle(OPENING_MS)
-        if keeps_state:
+        if self._keeps_state:
             _, self._initial = await self._place.contract.states(self._sid)
-
-    async def _observe(self, elements: bool) -> Observation:
-        png = await self._page.screenshot()
-        found: list[Any] = await self._page.evaluate("__page.elements()") if elements else []
-        return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
 
     async def _react(self, action: act.Action) -> None:
         await self.web.settle(WAIT_MS if action.type == "wait" else ACTION_MS)
 
     async def _stop(self) -> None:
         await super()._stop()
-        if self._place is not None and self._sid and self.instance and not self.instance.task.reward:
+        if self._keeps_state:
             with contextlib.suppress(SandboxFailure, asyncio.CancelledError):
                 await self._place.contract.end(self._sid)
 
@@ -207,23 +195,12 @@ class WebAppReward(Verifier):
         return await sandbox.outcome()
 
 
-@cache
-def _script() -> str:
-    return SCRIPT + Path(__file__).with_name("page.js").read_text()
-
-
 def _read_reward(answer: Any) -> Outcome:
     if answer is None or answer is False:
         return Outcome(done=False, reward=0.0)
     if not isinstance(answer, int | float) or not -1.0 <= answer <= 1.0:
         raise TrajectoryFailure("verifier", f"the page's reward is {written(answer)}, not a number in [-1, 1]")
     return Outcome(done=True, reward=float(answer))
-
-
-def _element(
-    name: str, kind: str, left: float, top: float, right: float, bottom: float, interactive: bool, value: str
-) -> Element:
-    return Element(name, kind, (left, top, right, bottom), interactive, value)
 
 
 class WebAppConfig(ChromiumConfig):
