@@ -1,10 +1,15 @@
 """Define hosts of sandboxes, such as a browser that is replaced when it dies; a host may have no process."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import final
+from typing import Generic, Protocol, TypeVar, final
 
+from environments.processes import memory_mb
 from environments.sandbox import Sandbox
+
+ANSWERS_S = 10.0
+"""Time limit of a health check in seconds; a healthy process answers within milliseconds, even if it is busy."""
 
 
 class Host(ABC):
@@ -70,3 +75,79 @@ class NoHost(Host):
     async def close(self) -> None:
         """Does nothing."""
         return
+
+
+class HostProcess(Protocol):
+    """A started process of a host."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs and accepts requests."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Id of the process, whose descendants are the host's other processes."""
+        ...
+
+    async def end(self) -> None:
+        """Ends the process and its descendants."""
+        ...
+
+
+P = TypeVar("P", bound=HostProcess)
+
+
+class ProcessHost(Host, Generic[P]):
+    """A process that is replaced when it dies, or when an answer is late."""
+
+    def __init__(self) -> None:
+        self._process: P | None = None
+        self._reviving = asyncio.Lock()
+
+    @abstractmethod
+    async def _launch(self) -> P:
+        """Starts a process; raises SandboxFailure."""
+
+    @abstractmethod
+    async def _ask(self, process: P) -> object:
+        """Sends a short request that a healthy process answers."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.alive
+
+    @property
+    def memory_mb(self) -> float | None:
+        """Returns the memory of the process and its descendants."""
+        return memory_mb(self._process.pid) if self._process is not None else None
+
+    async def healthy(self) -> bool:
+        """Checks whether the process answers; a stopped or hanging process is alive but does not."""
+        if self._process is None:
+            return False
+        try:
+            async with asyncio.timeout(ANSWERS_S):
+                await self._ask(self._process)
+        except Exception:
+            return False
+        return True
+
+    async def revive(self) -> bool:
+        """Starts a process if none runs."""
+        async with self._reviving:
+            if self.alive:
+                return False
+            dead, self._process = self._process, None
+            if dead is not None:
+                await dead.end()
+            self._process = await self._launch()
+            return dead is not None
+
+    async def close(self) -> None:
+        """Ends the process."""
+        async with self._reviving:
+            if self._process is not None:
+                await self._process.end()
+                self._process = None

@@ -125,7 +125,7 @@ def _candidates() -> Iterator[Path]:
 
 
 class Browser:
-    """A running browser, which `launch` starts and `close` ends."""
+    """A running browser, which `launch` starts and `end` ends."""
 
     def __init__(self, process: asyncio.subprocess.Process, connection: Connection, profile: str) -> None:
         self._process = process
@@ -157,7 +157,7 @@ class Browser:
         except BaseException as error:
             await asyncio.wait((spawning,))  # a process cannot be ended during its start
             if spawning.exception() is None:
-                await cls(spawning.result(), connection, profile).close()
+                await cls(spawning.result(), connection, profile).end()
             shutil.rmtree(profile, ignore_errors=True)
             if isinstance(error, TimeoutError | SandboxFailure):
                 raise SandboxFailure(f"{path} did not start: {error}") from error
@@ -179,7 +179,7 @@ class Browser:
         self.connection.close(why)
         terminate(self._process)
 
-    async def close(self) -> None:
+    async def end(self) -> None:
         """Ends the browser, waits for its end, and deletes its profile."""
         self.kill()
         try:

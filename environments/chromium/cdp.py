@@ -33,14 +33,13 @@ class Connection(asyncio.Protocol):
         """Takes over both descriptors; they are closed with the connection."""
         loop = asyncio.get_running_loop()
         self._reader, _ = await loop.connect_read_pipe(lambda: self, os.fdopen(read_fd, "rb", 0))
-        self._writer, _ = await loop.connect_write_pipe(lambda: _Outlet(self), os.fdopen(write_fd, "wb", 0))
+        self._writer, _ = await loop.connect_write_pipe(lambda: self, os.fdopen(write_fd, "wb", 0))
 
     def close(self, why: str = "the browser is closed") -> None:
         """Closes both ends; pending and later requests fail with the reason `why`."""
         for transport in (self._reader, self._writer):
             if transport is not None:
                 transport.close()
-        self._why = why
         self._lose(why)
 
     def send(self, method: str, params: Reply | None = None, session: str = "") -> "asyncio.Future[Reply]":
@@ -80,13 +79,13 @@ class Connection(asyncio.Protocol):
             self._take(json.loads(message))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handles that the browser closed its end."""
-        self._lose("the browser has died")
+        """Handles that the browser closed one of its ends."""
+        self._lose(self._why)
 
     def _take(self, message: Reply) -> None:
         if "id" in message:
-            _, reply = self._replies.pop(message["id"], ("", None))
-            _settle(reply, message)
+            if message["id"] in self._replies:
+                _settle(self._replies.pop(message["id"])[1], message)
             return
         method, session = message["method"], message.get("sessionId", "")
         if method == "Target.detachedFromTarget":
@@ -100,29 +99,15 @@ class Connection(asyncio.Protocol):
             _fail(self._replies.pop(number)[1], why)
 
     def _lose(self, why: str) -> None:
-        self.gone = True
-        pending = [reply for _, reply in self._replies.values()]
-        self._replies.clear()
-        for reply in pending:
-            _fail(reply, why)
+        self.gone, self._why = True, why
+        for number in list(self._replies):
+            _fail(self._replies.pop(number)[1], why)
 
 
-class _Outlet(asyncio.BaseProtocol):
-    """Handles that the writing end has broken."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.connection_lost(exc)
-
-
-def _settle(reply: "asyncio.Future[Reply] | None", message: Reply) -> None:
-    if reply is None or reply.done():
-        return
+def _settle(reply: "asyncio.Future[Reply]", message: Reply) -> None:
     if "error" in message:
         _fail(reply, f"the browser refused: {message['error'].get('message', '')}")
-    else:
+    elif not reply.done():
         reply.set_result(message["result"])
 
 

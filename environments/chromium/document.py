@@ -122,10 +122,10 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
                     still += [template] if await self._starts_alike(browser, template) else []
                 except FlywheelError as error:
                     wrong.append(error)
-                    await browser.close()  # so that no page affects the next one
+                    await browser.end()  # so that no page affects the next one
                     browser = await Browser.launch(self._path())
         finally:
-            await browser.close()
+            await browser.end()
         if wrong:
             raise all_of(wrong)
         note = f"; check the pages that are the same for every seed: {', '.join(still)}" if still else ""

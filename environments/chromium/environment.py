@@ -79,7 +79,7 @@ class ChromiumEnvironment(Environment[Options]):
     def _start(self) -> str:
         async def start() -> None:
             browser = await Browser.launch(self._path())
-            await browser.close()
+            await browser.end()
 
         try:
             asyncio.run(start())

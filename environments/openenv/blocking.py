@@ -35,7 +35,7 @@ class BlockingClient:
         """Begins an episode; raises Refused or Lost, the latter also after `close`."""
         if self._loop.is_closed():
             raise ServerLost("the client is closed: make another one")
-        if self._client is None or not self._client.is_open:
+        if self._client is None or not self._client.alive:
             client = WireClient(self._url, self._token)
             self._waited("connect", client.open())
             self._client = client

@@ -86,7 +86,7 @@ class OpenEnvSession(ABC):
 
     @property
     @abstractmethod
-    def is_open(self) -> bool:
+    def alive(self) -> bool:
         """Whether the session accepts further requests."""
 
     @abstractmethod
@@ -126,7 +126,7 @@ class OpenEnvSession(ABC):
             raise
 
     async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, Any]:
-        if not self.is_open:
+        if not self.alive:
             raise ServerLost("the session is closed")
         if self._waits_for:
             raise ServerLost(f"the session is lost: its {self._waits_for} was never answered")
@@ -158,7 +158,7 @@ class WireClient(OpenEnvSession):
         self._connection: ClientConnection | None = None
 
     @property
-    def is_open(self) -> bool:
+    def alive(self) -> bool:
         """Whether the session is connected."""
         return self._connection is not None
 

@@ -12,10 +12,8 @@ from pydantic import Field, field_validator
 
 from common.process import home
 from environments.chromium.browser import find_browser
-from environments.host import Host
 from environments.miniwob.sandbox import html_folder
 from environments.openenv.foreign import ForeignConfig, ForeignEnvironment, first_of
-from environments.openenv.sandbox import OpenEnvSandbox
 from environments.workers.build import MODULES, python_in
 from environments.workers.host import WorkerHost
 from schemas.check import Probe
@@ -116,7 +114,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
             return Path(self.config.python).expanduser().absolute()
         return python_in(home() / "workers" / self.config.module)
 
-    def host(self) -> Host:
+    def host(self) -> WorkerHost:
         """Makes a host whose process is not started yet; raises FlywheelError if its Python or its script does not
         exist."""
         self._require()
@@ -135,9 +133,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         host = self.host()
         try:
             await host.revive()
-            sandbox = host.sandbox()
-            assert isinstance(sandbox, OpenEnvSandbox)
-            return await first_of(sandbox, self.task(template), seed)
+            return await first_of(host.sandbox(), self.task(template), seed)
         finally:
             await host.close()
 

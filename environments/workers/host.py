@@ -19,18 +19,14 @@ from typing import Any
 
 from common.process import own_folder, terminate
 from common.supervisor import supervised
-from environments.host import Host
-from environments.openenv.client import MOST_BYTES, Fields, OpenEnvSession, ServerLost, ServerRefused
+from environments.host import ProcessHost
+from environments.openenv.client import MOST_BYTES, Fields, OpenEnvSession, ServerLost
 from environments.openenv.foreign import ForeignConfig
 from environments.openenv.sandbox import OpenEnvSandbox
-from environments.processes import memory_mb
-from environments.sandbox import Sandbox
 from schemas.action import Action, Hotkey, Press, Release
 from schemas.failure import SandboxFailure
 from schemas.keyboard import usual
 
-ANSWERS_S = 10.0
-"""Seconds that an idle process may take to answer a check."""
 PREFIX = "flywheel-worker-"
 END_S = 10.0
 """Time that a process and its descendants have to end before they are killed, in seconds."""
@@ -53,7 +49,7 @@ class WorkerSandbox(OpenEnvSandbox):
         return written
 
 
-class WorkerHost(Host):
+class WorkerHost(ProcessHost["WorkerProcess"]):
     """A process that is restarted when it dies, or when an answer is late.
 
     Args:
@@ -66,56 +62,20 @@ class WorkerHost(Host):
     def __init__(
         self, place: str, config: ForeignConfig, command: tuple[str, ...], variables: Mapping[str, str]
     ) -> None:
-        self._place, self._config = place, config
-        self._command, self._variables = command, variables
-        self._process: WorkerProcess | None = None
-        self._reviving = asyncio.Lock()
+        super().__init__()
+        self._config, self._started_with = config, (place, command, variables)
 
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process is not None and self._process.is_open
+    async def _launch(self) -> "WorkerProcess":
+        return await WorkerProcess.launch(*self._started_with, self._config.start_timeout_s)
 
-    @property
-    def memory_mb(self) -> float | None:
-        """Returns the memory of the process and its descendants."""
-        return memory_mb(self._process.pid) if self._process is not None else None
+    async def _ask(self, process: "WorkerProcess") -> object:
+        return await process.state()
 
-    async def healthy(self) -> bool:
-        """Checks whether the process answers."""
-        if self._process is None:
-            return False
-        try:
-            async with asyncio.timeout(ANSWERS_S):
-                await self._process.state()
-        except (TimeoutError, ServerLost, ServerRefused):
-            return False
-        return True
-
-    async def revive(self) -> bool:
-        """Starts a process if none runs."""
-        async with self._reviving:
-            if self.alive:
-                return False
-            dead, self._process = self._process, None
-            if dead is not None:
-                await dead.end()
-            limit_s = self._config.start_timeout_s
-            self._process = await WorkerProcess.launch(self._place, self._command, self._variables, limit_s)
-            return dead is not None
-
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> OpenEnvSandbox:
         """Makes a sandbox for an episode in the process."""
         process = self._process
         assert process is not None
         return WorkerSandbox(self._config, lambda: process)
-
-    async def close(self) -> None:
-        """Ends the process and its descendants."""
-        async with self._reviving:
-            if self._process is not None:
-                await self._process.end()
-                self._process = None
 
 
 class WorkerProcess(OpenEnvSession):
@@ -182,7 +142,7 @@ class WorkerProcess(OpenEnvSession):
         return process
 
     @property
-    def is_open(self) -> bool:
+    def alive(self) -> bool:
         """Whether the process runs and accepts requests."""
         return not self._ended and self._process.returncode is None
 
@@ -198,7 +158,7 @@ class WorkerProcess(OpenEnvSession):
         """Ends the episode, or the process if it is busy."""
         if self._waits_for:
             self.drop()
-        elif self.is_open:
+        elif self.alive:
             with contextlib.suppress(OSError):
                 self._writer.write(_framed(0, '{"type":"close"}'))
 

@@ -200,7 +200,7 @@ def test_a_document_finds_nothing_of_the_one_before(tmp_path: Path):
         )
         await asyncio.sleep(0.1)
         after = await page.evaluate(LEFT)
-        await browser.close()
+        await browser.end()
         return before, after
 
     before, after = asyncio.run(one_after_the_other())
@@ -226,7 +226,7 @@ def test_an_idle_page_serves_only_trajectories_of_its_own_size_and_script(tmp_pa
                 await page.release()
             return found, len(browser.idle), pages[-1] is pages[-2]
         finally:
-            await browser.close()
+            await browser.end()
 
     first, second = kinds
     found, idle, same = asyncio.run(open_each([first, second, first, first]))

@@ -44,7 +44,7 @@ def test_a_page_in_a_sandbox_reaches_nobody(tmp_path: Path) -> None:
                 break
             await page.screenshot()
             await asyncio.sleep(0.05)
-        await browser.close()
+        await browser.end()
         return failed
 
     failed = asyncio.run(look())

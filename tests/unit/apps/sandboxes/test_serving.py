@@ -238,7 +238,7 @@ def test_an_episode_that_is_over_makes_room_while_its_session_goes_on() -> None:
             first, second = WireClient(url), WireClient(url)
             done: list[bool] = []
             for client in (first, second, first):
-                await (client.open() if not client.is_open else asyncio.sleep(0))
+                await (client.open() if not client.alive else asyncio.sleep(0))
                 await client.reset({"task_id": "click-one", "seed": 1})
                 done.append((await client.step({"type": "finished"})).done)
             await first.close()
