@@ -84,35 +84,27 @@ class Actor:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
-                batch = [(context, answer) for context, answer in batch if not answer.done()]
-                try:
-                    completions = await self._threads.run(self._act, [context for context, _ in batch])
-                except Exception as error:
-                    if len(batch) > 1 and not isinstance(error, FlywheelError):
-                        await self._each_alone(batch)
-                        continue
-                    for _, answer in batch:
-                        if not answer.done():
-                            answer.set_exception(error)
-                    continue
-                for (_, answer), completion in zip(batch, completions, strict=True):
-                    if not answer.done():
-                        answer.set_result(completion)
+                await self._answer([(context, answer) for context, answer in batch if not answer.done()])
         finally:
             self._free += 1
 
-    async def _each_alone(self, batch: Sequence[tuple[Context, asyncio.Future[Completion]]]) -> None:
-        """Ask the policy about each context of a failed batch separately, so that a context fails only its
-        trajectory."""
-        for context, answer in batch:
-            try:
-                (completion,) = await self._threads.run(self._act, [context])
-            except Exception as error:
+    async def _answer(self, batch: Sequence[tuple[Context, asyncio.Future[Completion]]]) -> None:
+        """Ask the policy about a batch; if this fails, ask about each context separately, so that a context fails only
+        its trajectory."""
+        try:
+            completions = await self._threads.run(self._act, [context for context, _ in batch])
+        except Exception as error:
+            if len(batch) > 1 and not isinstance(error, FlywheelError):
+                for one in batch:
+                    await self._answer([one])
+                return
+            for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
-                continue
-            if not answer.done():
-                answer.set_result(completion)
+        else:
+            for (_, answer), completion in zip(batch, completions, strict=True):
+                if not answer.done():
+                    answer.set_result(completion)
 
     def _act(self, contexts: Sequence[Context]) -> list[Completion]:
         with self._renewing:
