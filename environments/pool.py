@@ -52,7 +52,6 @@ class _Lease:
     host: Host
     sandbox: Sandbox
     number: int = 0
-    over: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -154,10 +153,9 @@ class Leases:
             await self._give_back(one)
 
     async def _give_back(self, one: _Lease) -> None:
-        if one.over:
+        if one not in self._held:
             return
-        one.over = True
-        self._held.discard(one)
+        self._held.remove(one)
         unlist_lease(one.number)
         try:
             await one.sandbox.stop()
