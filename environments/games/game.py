@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -62,30 +62,19 @@ class GameTask(TaskEntry):
         return Path(self.page).expanduser().absolute()
 
 
-class _Game(Section):
-    """A built-in game in the catalog; a level's own keys stand in place of the game's."""
-
-    instruction: str
-    tags: tuple[str, ...]
-    source: str
-    wait_ms: Count = 250
-    threshold: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    levels: tuple[dict[str, float], ...]
-
-
 @cache
 def built_in() -> Mapping[str, GameTask]:
-    """The games of `games.toml`: `NAME-1` is the page `NAME.html` at its first level."""
+    """The games of `games.toml`: `NAME-1` is the page `NAME.html` at its first level, whose own keys replace the
+    game's."""
     games = tomllib.loads(Path(__file__).with_name("games.toml").read_text())
     return {
-        f"{name}-{level}": _task(name, level, _Game.model_validate(game), own)
+        f"{name}-{level}": _task(name, level, game, own)
         for name, game in games.items()
         for level, own in enumerate(game["levels"], 1)
     }
 
 
-def _task(name: str, level: int, game: _Game, own: Mapping[str, float]) -> GameTask:
-    fields = game.model_dump(exclude={"levels"}) | {"page": str(PAGES / f"{name}.html"), "level": level}
-    fields["lineage"] = "flywheel games"
-    fields["tags"] = (name, *game.tags, DIFFICULTIES[level - 1])
-    return GameTask.model_validate({**fields, **own})
+def _task(name: str, level: int, game: Mapping[str, Any], own: Mapping[str, float]) -> GameTask:
+    fields = {key: value for key, value in game.items() if key != "levels"}
+    fields |= {"page": str(PAGES / f"{name}.html"), "level": level, "lineage": "flywheel games"}
+    return GameTask.model_validate({**fields, "tags": (name, *game["tags"], DIFFICULTIES[level - 1]), **own})
