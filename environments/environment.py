@@ -4,6 +4,7 @@ An external environment is a subclass that the config names by its dotted path (
 are registered by dotted paths, too.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Generic, TypeVar, final
@@ -12,6 +13,7 @@ from environments.host import Host
 from environments.sandbox import Sandbox
 from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
+from schemas.failure import FlywheelError
 from schemas.tables.task import GuiTask, Split, TaskEntry
 from schemas.walk import Layout
 from schemas.world import World
@@ -38,6 +40,9 @@ class Environment(ABC, Generic[Options]):
     """Whether observations list screen elements on request. If not, the explorer acts at random points, no grounding
     data is made, and no task can be for practice."""
 
+    origin: ClassVar[str | None] = None
+    """Origin of the tasks, with the version, if it is the same for every config."""
+
     def __init__(self, name: str, config: Options) -> None:
         self.name, self.config = name, config
 
@@ -52,9 +57,9 @@ class Environment(ABC, Generic[Options]):
         return 1
 
     @property
-    @abstractmethod
     def sandboxes(self) -> int:
         """Number of sandboxes that each host holds at the same time."""
+        return 1
 
     @property
     def spares(self) -> int:
@@ -73,7 +78,7 @@ class Environment(ABC, Generic[Options]):
     @property
     def lineage(self) -> str | None:
         """Returns the origin of the tasks, with the version."""
-        return None
+        return self.origin
 
     @property
     def world(self) -> World | None:
@@ -88,6 +93,15 @@ class Environment(ABC, Generic[Options]):
     def probes(self) -> Sequence[Probe]:
         """Returns the environment's requirements on this machine."""
         return ()
+
+    @final
+    def token_in(self, variable: str | None) -> str | None:
+        """Reads a server's token from the environment variable that `token_variable` names, if it names one; raises
+        FlywheelError if the variable is not set."""
+        token = os.environ.get(variable) if variable is not None else None
+        if variable is not None and not token:
+            raise FlywheelError(f"`environments.{self.name}.token_variable`: {variable} holds no token.", "Set it.")
+        return token
 
     @property
     @final

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from environments.chromium.browser import Browser
 from environments.chromium.cdp import Reply
@@ -79,13 +79,19 @@ class Page:
         return await cls._made(browser, kind)
 
     @classmethod
-    async def _made(cls, browser: Browser, kind: PageKind) -> "Page":
+    async def _attached(cls, browser: Browser, kind: PageKind, **more: Any) -> Self:
+        """Makes a blank page that has the focus. `more` are further fields of `Target.createTarget`."""
         send = browser.connection.send
         shape = {"url": "about:blank", "width": kind.width, "height": kind.height, "enableBeginFrameControl": True}
-        target = (await send("Target.createTarget", shape))["targetId"]
+        target = (await send("Target.createTarget", {**shape, **more}))["targetId"]
         session = (await send("Target.attachToTarget", {"targetId": target, "flatten": True}))["sessionId"]
         page = cls(browser, kind, target, session)
         await page.send("Emulation.setFocusEmulationEnabled", enabled=True)
+        return page
+
+    @classmethod
+    async def _made(cls, browser: Browser, kind: PageKind) -> "Page":
+        page = await cls._attached(browser, kind)
         answer = await page.send("Page.navigate", url=kind.ground)
         if "errorText" in answer:
             raise SandboxFailure(f"{kind.ground}: {answer['errorText']}")

@@ -68,6 +68,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
     section = DesktopConfig
     verifier = "desktop"
     sandbox_class = DesktopSandbox
+    origin = "flywheel desktop 1"
     lists_elements = False
 
     @property
@@ -79,11 +80,6 @@ class DesktopEnvironment(Environment[DesktopConfig]):
     def entries(self) -> Mapping[str, TaskEntry]:
         """Returns the entries of the templates."""
         return {name: template.entry for name, template in self.templates.items()}
-
-    @property
-    def lineage(self) -> str:
-        """Returns this project's lineage."""
-        return "flywheel desktop 1"
 
     @property
     def sandboxes(self) -> int:

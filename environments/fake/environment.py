@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 from environments.environment import Environment
 from environments.host import Host, NoHost
 from environments.sandbox import Sandbox
-from environments.verifier import Verifier
+from environments.verifier import OwnOutcome
 from schemas import action as act
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
@@ -67,9 +67,8 @@ class FakeSandbox(Sandbox):
         self._seed = seed
         self._scene = _scene(task.template, seed)
 
-    @property
-    def scored(self) -> Outcome:
-        """Outcome of the clicks so far."""
+    async def outcome(self) -> Outcome:
+        """Returns the outcome of the clicks so far."""
         return self._scene.outcome
 
     async def _observe(self, elements: bool) -> Observation:
@@ -91,15 +90,10 @@ class FakeSandbox(Sandbox):
         return
 
 
-class FakeVerifier(Verifier):
+class FakeVerifier(OwnOutcome):
     """Scores the clicks. The first wrong click ends the task."""
 
-    each_step = True
     reads = FakeSandbox
-
-    async def outcome(self, sandbox: FakeSandbox) -> Outcome:
-        """Returns the outcome of the clicks so far."""
-        return sandbox.scored
 
 
 def _scene(template: str, seed: int) -> _Scene:
@@ -181,16 +175,12 @@ class FakeEnvironment(Environment[FakeConfig]):
     section = FakeConfig
     verifier = "fake"
     sandbox_class = FakeSandbox
+    origin = "flywheel"
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
         """Tasks by template."""
         return _entries()
-
-    @property
-    def lineage(self) -> str:
-        """This project."""
-        return "flywheel"
 
     @property
     def sandboxes(self) -> int:

@@ -17,7 +17,7 @@ from environments.chromium.environment import ChromiumConfig, ChromiumEnvironmen
 from environments.chromium.in_page import written
 from environments.chromium.page import PageKind
 from environments.games.game import GameTask, built_in
-from environments.verifier import Verifier
+from environments.verifier import OwnOutcome
 from schemas.action import Action
 from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
@@ -62,6 +62,10 @@ class GameSandbox(DocumentSandbox):
         """Returns the score so far as a share of the reference, in [0, 1]."""
         return min(1.0, max(0.0, self.reading.score / self.game.reference))
 
+    async def outcome(self) -> Outcome:
+        """Returns the outcome from the game's report after the last action."""
+        return Outcome(done=self.reading.over, reward=self.reward, counts=True)
+
     async def hint(self) -> Action | None:
         """Returns a scripted player's next action; None if the game has no such player, or the player has nothing to
         do."""
@@ -87,15 +91,10 @@ class GameSandbox(DocumentSandbox):
         return over, self.reward
 
 
-class GameScore(Verifier):
+class GameScore(OwnOutcome):
     """Rewards the score as a fraction of the reference. An unfinished game's score counts, too."""
 
-    each_step = True
     reads = GameSandbox
-
-    async def outcome(self, sandbox: GameSandbox) -> Outcome:
-        """Returns the outcome from the game's report after the last action."""
-        return Outcome(done=sandbox.reading.over, reward=sandbox.reward, counts=True)
 
 
 class GamesConfig(ChromiumConfig):

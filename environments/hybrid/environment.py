@@ -64,6 +64,7 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
     section = HybridConfig
     verifier = "hybrid"
     sandbox_class = HybridSandbox
+    origin = "flywheel hybrid 1"
 
     @property
     def templates(self) -> Mapping[str, Template]:
@@ -74,11 +75,6 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
     def entries(self) -> Mapping[str, TaskEntry]:
         """Returns the entries of the templates."""
         return {name: template.entry for name, template in self.templates.items()}
-
-    @property
-    def lineage(self) -> str:
-        """Returns this project's lineage."""
-        return "flywheel hybrid 1"
 
     def sandbox(self, browser: Browser) -> Sandbox:
         """Makes a sandbox with a page and a sandboxed shell."""

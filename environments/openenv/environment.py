@@ -1,7 +1,6 @@
 """Run any OpenEnv server as an environment, and check that its tasks can be played."""
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -57,7 +56,7 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
 
     def host(self) -> Host:
         """Returns a host without a process; raises FlywheelError if the token is not in the environment."""
-        token = self._token()
+        token = self.token_in(self.config.token_variable)
         return NoHost(lambda: self._sandbox(token))
 
     def probes(self) -> Sequence[Probe]:
@@ -70,20 +69,13 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
 
     async def seen(self, template: str, seed: int) -> Observation:
         """Returns the first observation of a task in a new session."""
-        return await first_of(self._sandbox(self._token()), self.task(template), seed)
+        return await first_of(self._sandbox(self.token_in(self.config.token_variable)), self.task(template), seed)
 
     def _sandbox(self, token: str | None) -> OpenEnvSandbox:
         return OpenEnvSandbox(self.config, lambda: WireClient(self.config.url, token))
 
-    def _token(self) -> str | None:
-        if (variable := self.config.token_variable) is None:
-            return None
-        if not (token := os.environ.get(variable)):
-            raise FlywheelError(f"`environments.{self.name}.token_variable`: {variable} holds no token.", "Set it.")
-        return token
-
     def _answers(self) -> str:
-        token = self._token()
+        token = self.token_in(self.config.token_variable)
         if not self.entries:
             raise FlywheelError(
                 f"`environments.{self.name}.tasks` names no task.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from environments.openenv.client import CAPACITY, INVALID, OpenEnvSession, ServerLost, ServerRefused, StepResponse
 from environments.openenv.mapping import decode, filled, found, picture_of, values_of
 from environments.sandbox import Sandbox
-from environments.verifier import Verifier
+from environments.verifier import OwnOutcome
 from schemas.action import Action, CallUser, Finished
 from schemas.failure import ActionFailure, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
@@ -40,8 +40,7 @@ class OpenEnvSandbox(Sandbox):
         self._takes = frozenset[str]()
         self._rewards = 0.0
 
-    @property
-    def outcome(self) -> Outcome:
+    async def outcome(self) -> Outcome:
         """Returns the outcome in the last answer; raises TrajectoryFailure of boundary `verifier` for an invalid
         reward."""
         answer = self._answer
@@ -59,8 +58,7 @@ class OpenEnvSandbox(Sandbox):
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._instruction, self._takes = task.instruction, self._config.takes(task.template)
-        fields = self._config.reset_of(task.template, seed)
-        await self._take("reset", await self._begun(fields))
+        await self._take("reset", await self._begun(self._config.reset_of(task.template, seed)))
         assert self._answer is not None
         if self._answer.done:
             raise SandboxFailure("the episode is over as it begins: `done` at reset")
@@ -120,8 +118,7 @@ class OpenEnvSandbox(Sandbox):
         """Processes an answer; raises TrajectoryFailure if the answer reports a failure or its screen cannot be
         read."""
         if (boundary := answer.metadata.get("failure")) is not None:
-            reason = str(answer.metadata.get("reason") or "no reason given")[:400]
-            raise _failure(str(boundary), reason)
+            raise _failure(str(boundary), str(answer.metadata.get("reason") or "no reason given")[:400])
         try:
             png, width, height = picture_of(found(answer.observation, self._config.screenshot))
             if what == "reset" or answer.done:  # the rollout decodes the other screens
@@ -143,15 +140,10 @@ class OpenEnvSandbox(Sandbox):
         self._client.drop()
 
 
-class OpenEnvReward(Verifier):
+class OpenEnvReward(OwnOutcome):
     """Returns the reward of the server's last answer to a step."""
 
-    each_step = True
     reads = OpenEnvSandbox
-
-    async def outcome(self, sandbox: OpenEnvSandbox) -> Outcome:
-        """Returns the outcome in the last answer."""
-        return sandbox.outcome
 
 
 def _data(answer: StepResponse) -> dict[str, Any]:

@@ -48,8 +48,10 @@ class VmClient:
 
     async def execute(self, command: list[str] | str, shell: bool = False) -> dict[str, Any]:
         """Runs a command; returns `output`, `error` and `returncode`. Raises SandboxFailure."""
-        answer = await self._answered("POST", "/execute", json={"command": command, "shell": shell})
-        return self._fields(answer)
+        fields = await self.asked("POST", "/execute", json={"command": command, "shell": shell})
+        if not isinstance(fields, dict) or fields.get("status") != "success" or "output" not in fields:
+            raise SandboxFailure(f"{self.url}/execute returns no output: {str(fields)[:200]}")
+        return fields
 
     async def read(self, path: str) -> bytes | None:
         """Returns the content of a file; None if it does not exist or cannot be read. Raises SandboxFailure."""
@@ -60,8 +62,8 @@ class VmClient:
 
     async def upload(self, path: str, content: bytes) -> None:
         """Writes a file; raises SandboxFailure."""
-        name = path.rpartition("/")[2]
-        await self._answered("POST", "/setup/upload", data={"file_path": path}, files={"file_data": (name, content)})
+        files = {"file_data": (path.rpartition("/")[2], content)}
+        await self._answered("POST", "/setup/upload", data={"file_path": path}, files=files)
 
     async def post(self, path: str, fields: Mapping[str, Any]) -> None:
         """Sends fields as JSON and ignores the content of the answer; raises SandboxFailure."""
@@ -97,15 +99,6 @@ class VmClient:
             kind = MachineUnable if answer.status_code in UNABLE else SandboxFailure
             raise kind(f"{self.url}{path} answers {answer.status_code}: {answer.text[:200]}")
         return answer
-
-    def _fields(self, answer: httpx.Response) -> dict[str, Any]:
-        try:
-            fields = answer.json()
-        except ValueError as error:
-            raise SandboxFailure(f"{self.url}/execute does not answer with JSON") from error
-        if not isinstance(fields, dict) or fields.get("status") != "success" or "output" not in fields:
-            raise SandboxFailure(f"{self.url}/execute returns no output: {str(fields)[:200]}")
-        return fields
 
 
 def _reason(error: Exception) -> str:

@@ -5,7 +5,6 @@ A task runs on one machine: its steps set the machine up, pyautogui performs act
 
 import asyncio
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +25,7 @@ from environments.osworld.scores import SCORES
 from environments.osworld.setting_up import take, words_of
 from environments.osworld.tasks import Metric, TaskFiles, VmTask, read_tasks
 from environments.sandbox import Sandbox
-from environments.verifier import Verifier
+from environments.verifier import OwnOutcome
 from schemas.action import Action, CallUser, Finished
 from schemas.check import Probe
 from schemas.config.section import Count, Positive
@@ -110,11 +109,12 @@ class OsworldSandbox(Sandbox):
         tasks: all playable tasks, by template.
     """
 
+    _task: VmTask
+
     def __init__(self, config: "OsworldConfig", url: str, token: str | None, tasks: dict[str, VmTask]) -> None:
         super().__init__(config)
         self._config, self._tasks = config, tasks
         self._vm = VmClient(url, token, config.step_timeout_s)
-        self._task: VmTask | None = None
         self._size = (0, 0)
         self._gave_up = False
 
@@ -169,7 +169,6 @@ class OsworldSandbox(Sandbox):
             self._size = size[0], size[1]
         except ValueError as error:
             raise SandboxFailure(f"{self._vm.url}/screenshot {error}") from error
-        assert self._task is not None
         return Observation(png, self._size[0], self._size[1], self._task.instruction)
 
     async def _perform(self, action: Action) -> str | None:
@@ -181,8 +180,7 @@ class OsworldSandbox(Sandbox):
         await asyncio.sleep(self._config.pause_s)
         if answer.get("returncode") in (0, None):
             return None
-        rows = str(answer.get("error") or "no reason given").strip().splitlines()
-        return f"pyautogui: {rows[-1][:300]}"
+        return f"pyautogui: {str(answer.get('error') or 'no reason given').strip().splitlines()[-1][:300]}"
 
     async def _conclude(self, action: Finished | CallUser) -> None:
         self._gave_up = isinstance(action, CallUser)
@@ -194,17 +192,14 @@ class OsworldSandbox(Sandbox):
             TrajectoryFailure: of boundary `verifier`, if the task's evaluator cannot be read.
             SandboxFailure: the machine does not answer.
         """
-        assert self._task is not None
         await self._set_up(self._task.after, played=True)
         if self._task.infeasible or self._gave_up:
             return Outcome(True, float(self._task.infeasible and self._gave_up))
         scores = list[float]()
         for metric in self._task.metrics:
             scores.append(await self._score(metric))
-            if self._task.any_of and scores[-1] == 1.0:
-                return Outcome(True, 1.0)
-            if not self._task.any_of and scores[-1] == 0.0:
-                return Outcome(True, 0.0)
+            if scores[-1] == float(self._task.any_of):  # the other scores cannot change the result
+                return Outcome(True, scores[-1])
         return Outcome(True, max(scores) if self._task.any_of else sum(scores) / len(scores))
 
     async def _score(self, metric: Metric) -> float:
@@ -220,14 +215,11 @@ class OsworldSandbox(Sandbox):
         await self._vm.close()
 
 
-class OsworldReward(Verifier):
+class OsworldReward(OwnOutcome):
     """Returns the score of the task's own evaluator, computed once at the end."""
 
+    each_step = False
     reads = OsworldSandbox
-
-    async def outcome(self, sandbox: OsworldSandbox) -> Outcome:
-        """Scores the machine's current state."""
-        return await sandbox.outcome()
 
 
 class OsworldEnvironment(Environment[OsworldConfig]):
@@ -267,26 +259,14 @@ class OsworldEnvironment(Environment[OsworldConfig]):
         """Number of machines."""
         return len(self.config.urls)
 
-    @property
-    def sandboxes(self) -> int:
-        """Returns 1."""
-        return 1
-
     def host(self) -> Host:
         """Returns the host of the next machine; raises FlywheelError if the token is not in the environment."""
-        token, url = self._token(), self.config.urls[next(self._turn) % self.hosts]
+        token, url = self.token_in(self.config.token_variable), self.config.urls[next(self._turn) % self.hosts]
         return NoHost(lambda: OsworldSandbox(self.config, url, token, self._files.known))
 
     def probes(self) -> Sequence[Probe]:
         """Checks which tasks are supported, and that the machines answer."""
         return Probe("osworld tasks", self._tasks), Probe("osworld machines", lambda: asyncio.run(self._answer()))
-
-    def _token(self) -> str | None:
-        if (variable := self.config.token_variable) is None:
-            return None
-        if not (token := os.environ.get(variable)):
-            raise FlywheelError(f"`environments.{self.name}.token_variable`: {variable} holds no token.", "Set it.")
-        return token
 
     def _tasks(self) -> str:
         if not self._files.known:
@@ -296,7 +276,7 @@ class OsworldEnvironment(Environment[OsworldConfig]):
     async def _answer(self) -> str:
         sizes = set[str]()
         for url in self.config.urls:
-            vm = VmClient(url, self._token(), ASK_S)
+            vm = VmClient(url, self.token_in(self.config.token_variable), ASK_S)
             try:
                 _, width, height = png_of(await vm.screenshot())
             except (SandboxFailure, ValueError) as error:

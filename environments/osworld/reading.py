@@ -9,22 +9,16 @@ from typing import Any
 from environments.osworld.client import MachineUnable, VmClient
 
 Fields = Mapping[str, Any]
+Reading = Callable[[VmClient, Fields], Awaitable[Any]]
 
 
-async def _output(vm: VmClient, given: Fields) -> Any:
-    return (await vm.execute(given["command"], bool(given.get("shell", False))))["output"]
+def _executed(field: str) -> Reading:
+    """Makes a reading of one field of a command's answer."""
 
+    async def executed(vm: VmClient, given: Fields) -> Any:
+        return (await vm.execute(given["command"], bool(given.get("shell", False)))).get(field)
 
-async def _error(vm: VmClient, given: Fields) -> Any:
-    return (await vm.execute(given["command"], bool(given.get("shell", False)))).get("error")
-
-
-async def _file(vm: VmClient, given: Fields) -> Any:
-    return await _several(vm.read, given)
-
-
-async def _cloud_file(vm: VmClient, given: Fields) -> Any:
-    return await _several(vm.fetch, given)
+    return executed
 
 
 async def _several(read: Callable[[str], Awaitable[Any]], given: Fields) -> Any:
@@ -45,27 +39,21 @@ async def _terminal(vm: VmClient, given: Fields) -> Any:
     return (await vm.asked("GET", "/terminal")).get("output")
 
 
-async def _screen_size(vm: VmClient, given: Fields) -> Any:
-    return await vm.asked("POST", "/screen_size")
-
-
-async def _window_size(vm: VmClient, given: Fields) -> Any:
-    return await vm.asked("POST", "/window_size", data={"app_class_name": given["app_class_name"]})
-
-
 async def _folder(vm: VmClient, given: Fields) -> Any:
     return (await vm.asked("POST", "/list_directory", json={"path": given["path"]})).get("directory_tree")
 
 
-READINGS: Mapping[str, Callable[[VmClient, Fields], Awaitable[Any]]] = {
-    "vm_command_line": _output,
-    "vm_command_error": _error,
-    "vm_file": _file,
-    "cloud_file": _cloud_file,
+READINGS: Mapping[str, Reading] = {
+    "vm_command_line": _executed("output"),
+    "vm_command_error": _executed("error"),
+    "vm_file": lambda vm, given: _several(vm.read, given),
+    "cloud_file": lambda vm, given: _several(vm.fetch, given),
     "rule": _rule,
     "vm_terminal_output": _terminal,
-    "vm_screen_size": _screen_size,
-    "vm_window_size": _window_size,
+    "vm_screen_size": lambda vm, given: vm.asked("POST", "/screen_size"),
+    "vm_window_size": lambda vm, given: vm.asked(
+        "POST", "/window_size", data={"app_class_name": given["app_class_name"]}
+    ),
     "list_directory": _folder,
 }
 """Supported readings by OSWorld's name, without its `get_`."""

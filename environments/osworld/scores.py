@@ -150,17 +150,12 @@ def _same_items(wanted: Any, held: Any) -> bool:
 _FAILED = "__EVALUATION_FAILED__"
 """OSWorld's marker for an expected value that could not be read."""
 SCORES: Mapping[str, Callable[..., float]] = {
-    "exact_match": exact_match,
-    "match_in_list": match_in_list,
-    "is_in_list": is_in_list,
-    "literal_match": literal_match,
-    "check_include_exclude": check_include_exclude,
-    "check_list": check_list,
-    "file_contains": file_contains,
-    "compare_text_file": compare_text_file,
-    "diff_text_file": diff_text_file,
-    "check_direct_json_object": check_direct_json_object,
-}
+    score.__name__: score
+    for score in (
+        exact_match, match_in_list, is_in_list, literal_match, check_include_exclude, check_list, file_contains,
+        compare_text_file, diff_text_file, check_direct_json_object,
+    )
+}  # fmt: skip
 """Supported scores by OSWorld's name."""
 OF_FILES = frozenset({"check_list", "file_contains", "compare_text_file", "diff_text_file"})
 """Scores that open the reading as a file; to other scores, OSWorld passes the path instead of the content."""

@@ -50,10 +50,6 @@ async def _execute(vm: VmClient, given: Fields) -> None:
         await asyncio.sleep(AGAIN_S)
 
 
-async def _sleep(vm: VmClient, given: Fields) -> None:
-    await asyncio.sleep(float(given["seconds"]))
-
-
 def _posted(path: str) -> Callable[[VmClient, Fields], Awaitable[None]]:
     return lambda vm, given: vm.post(path, given)
 
@@ -65,7 +61,7 @@ STEPS: Mapping[str, Callable[[VmClient, Fields], Awaitable[None]]] = {
     "launch": _launch,
     "execute": _execute,
     "command": _execute,
-    "sleep": _sleep,
+    "sleep": lambda vm, given: asyncio.sleep(float(given["seconds"])),
     "open": _posted("/setup/open_file"),
     "activate_window": _posted("/setup/activate_window"),
     "close_window": _posted("/setup/close_window"),

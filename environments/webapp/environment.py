@@ -25,7 +25,7 @@ from environments.chromium.sandbox import BrowserSandbox
 from environments.host import Host
 from environments.registry import environments_of
 from environments.sandbox import Sandbox
-from environments.verifier import Verifier
+from environments.verifier import OwnOutcome
 from environments.webapp.contract import new_session
 from environments.webapp.host import AppAddress, WebHost, built_in, host_and_port
 from environments.webapp.tasks import OURS, TaskFile, WebInstance, entry_of, instance, read_tasks
@@ -54,16 +54,11 @@ class WebPage(Page):
 
     @classmethod
     async def _made(cls, browser: Browser, kind: PageKind) -> "WebPage":
-        send = browser.connection.send
-        context = (await send("Target.createBrowserContext", {"disposeOnDetach": True}))["browserContextId"]
-        shape = {"url": "about:blank", "width": kind.width, "height": kind.height, "enableBeginFrameControl": True}
-        target = (await send("Target.createTarget", {**shape, "browserContextId": context}))["targetId"]
-        session = (await send("Target.attachToTarget", {"targetId": target, "flatten": True}))["sessionId"]
-        page = cls(browser, kind, target, session)
-        page._context = context
+        made = await browser.connection.send("Target.createBrowserContext", {"disposeOnDetach": True})
+        page = await cls._attached(browser, kind, browserContextId=made["browserContextId"])
+        page._context = made["browserContextId"]
         await asyncio.gather(
             page.send("Page.enable"),
-            page.send("Emulation.setFocusEmulationEnabled", enabled=True),
             page.send("Emulation.setTimezoneOverride", timezoneId="UTC"),
             page.send("Emulation.setLocaleOverride", locale="en-US"),
             page.send("Page.addScriptToEvaluateOnNewDocument", source=kind.script),
@@ -183,16 +178,11 @@ class WebAppSandbox(BrowserSandbox):
                 await self._place.contract.end(self._sid)
 
 
-class WebAppReward(Verifier):
+class WebAppReward(OwnOutcome):
     """Rewards 1 as soon as the changes are the wanted ones, and 0 before, so a trajectory ends with success or at its
     step limit."""
 
-    each_step = True
     reads = WebAppSandbox
-
-    async def outcome(self, sandbox: WebAppSandbox) -> Outcome:
-        """Scores the application's state, or reads its page's reward."""
-        return await sandbox.outcome()
 
 
 def _read_reward(answer: Any) -> Outcome:
@@ -227,16 +217,12 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
     section = WebAppConfig
     verifier = "webapp"
     sandbox_class = WebAppSandbox
+    origin = "flywheel web applications"
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
         """Returns tasks by template, in the order of the files."""
         return {name: entry_of(file, name) for name, file in self._files.items()}
-
-    @property
-    def lineage(self) -> str:
-        """Returns this project's lineage, or a user's file."""
-        return "flywheel web applications"
 
     @property
     def applications(self) -> list[str]:

@@ -93,11 +93,6 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         return self.config.processes
 
     @property
-    def sandboxes(self) -> int:
-        """Returns 1."""
-        return 1
-
-    @property
     def spares(self) -> int:
         """Number of processes kept warm."""
         return self.config.spares
