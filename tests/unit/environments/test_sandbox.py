@@ -30,7 +30,7 @@ ASKED: dict[str, Callable[[Sandbox], Any]] = {
     "_observe": lambda sandbox: sandbox.observe(),
     "_perform": lambda sandbox: sandbox.perform(Click(x=0.5, y=0.5)),
     "_conclude": lambda sandbox: sandbox.conclude(Finished()),
-    "scored": lambda sandbox: sandbox.verify(FakeVerifier()),
+    "outcome": lambda sandbox: sandbox.verify(FakeVerifier()),
 }
 
 
@@ -43,12 +43,7 @@ def raising(error: Exception) -> Any:
 
 def broken(where: str, error: Exception) -> FakeSandbox:
     """A sandbox in which something goes wrong."""
-
-    def score(_: Any) -> None:
-        raise error
-
-    member = property(score) if where == "scored" else raising(error)
-    return type("Broken", (FakeSandbox,), {where: member})(FAKE.config)
+    return type("Broken", (FakeSandbox,), {where: raising(error)})(FAKE.config)
 
 
 @pytest.mark.parametrize("error", UNFORESEEN, ids=repr)
