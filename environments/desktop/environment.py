@@ -24,12 +24,9 @@ from schemas.tables.task import TaskEntry
 
 Side = Annotated[int, Field(ge=320, le=4096)]
 TASKS: Mapping[str, DesktopTask] = {
-    **editor.TASKS,
-    **terminal.TASKS,
-    **files.TASKS,
-    **calculator.TASKS,
-    **pictures.TASKS,
-    **windows.TASKS,
+    name: task
+    for module in (editor, terminal, files, calculator, pictures, windows)
+    for name, task in module.PROGRAM.tasks.items()
 }
 """Tasks by template."""
 PACKAGES: Mapping[str, str] = {

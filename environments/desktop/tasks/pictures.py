@@ -2,13 +2,14 @@
 
 import io
 import random
-from collections.abc import Mapping
 
 from PIL import Image, ImageDraw
 
 from environments.desktop.goal import DesktopGoal
-from environments.desktop.tasks.task import WORDS, DesktopInstance, DesktopTask
-from schemas.tables.task import TaskEntry
+from environments.desktop.tasks.task import WORDS, DesktopInstance, DesktopProgram
+
+PROGRAM = DesktopProgram("pictures")
+task = PROGRAM.task
 
 SIZE = (240, 160)
 COLOURS = {
@@ -34,6 +35,7 @@ def _disc(colour: str) -> Image.Image:
     return picture
 
 
+@task("turn-picture", "Turn the picture by 90 degrees {}, and save it under its name.", "dialog", 8)
 def _turn(chance: random.Random) -> DesktopInstance:
     way, turn = chance.choice((("clockwise", Image.Transpose.ROTATE_270), ("anticlockwise", Image.Transpose.ROTATE_90)))
     name, picture = f"{chance.choice(WORDS)}.png", _disc(chance.choice(sorted(COLOURS)))
@@ -41,29 +43,10 @@ def _turn(chance: random.Random) -> DesktopInstance:
     return DesktopInstance((way,), goal, {name: png(picture)}, ((VIEWER, f"~/{name}"),))
 
 
+@task("delete-picture", "Of the pictures in this folder, delete the one with the {} disc.", "dialog", 10)
 def _delete_disc(chance: random.Random) -> DesktopInstance:
     colours, names = chance.sample(sorted(COLOURS), 4), sorted(chance.sample(WORDS, 4))
     files = {f"{name}.png": png(_disc(colour)) for name, colour in zip(names, colours, strict=True)}
     at = chance.randrange(1, 4)
     goal = DesktopGoal({f"{names[at]}.png": None})
     return DesktopInstance((colours[at],), goal, files, ((VIEWER, f"~/{names[0]}.png"),))
-
-
-TASKS: Mapping[str, DesktopTask] = {
-    "turn-picture": DesktopTask(
-        TaskEntry(
-            instruction="Turn the picture by 90 degrees {}, and save it under its name.",
-            tags=("desktop", "pictures", "dialog"),
-            max_steps=8,
-        ),
-        _turn,
-    ),
-    "delete-picture": DesktopTask(
-        TaskEntry(
-            instruction="Of the pictures in this folder, delete the one with the {} disc.",
-            tags=("desktop", "pictures", "dialog"),
-            max_steps=10,
-        ),
-        _delete_disc,
-    ),
-}

@@ -24,16 +24,37 @@ class DesktopInstance:
     """The programs that are opened in order, each with its own window; a path below the home begins with `~/`."""
 
 
+Make = Callable[[random.Random], DesktopInstance]
+
+
 @dataclass(frozen=True, slots=True)
 class DesktopTask:
     """A task, with a function that makes its instance for a seed."""
 
     entry: TaskEntry
-    make: Callable[[random.Random], DesktopInstance]
+    make: Make
 
     def instance(self, template: str, seed: int) -> DesktopInstance:
         """Returns the instruction and the instance for a seed."""
         return self.make(random.Random(f"{template} {seed}"))
+
+
+class DesktopProgram:
+    """The tasks of one program, by name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tasks: dict[str, DesktopTask] = {}
+
+    def task(self, name: str, instruction: str, tag: str, max_steps: int) -> Callable[[Make], Make]:
+        """Adds a function of a random generator as a task; `tag` is a further tag, if not empty."""
+
+        def put(make: Make) -> Make:
+            tags = ("desktop", self.name, tag) if tag else ("desktop", self.name)
+            self.tasks[name] = DesktopTask(TaskEntry(instruction=instruction, tags=tags, max_steps=max_steps), make)
+            return make
+
+        return put
 
 
 NAMES = (

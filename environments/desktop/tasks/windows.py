@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Mapping
+from functools import partial
 
 from environments.desktop.goal import DesktopGoal, Want
-from environments.desktop.tasks.task import Command, DesktopInstance, DesktopTask
-from schemas.tables.task import TaskEntry
+from environments.desktop.tasks.task import Command, DesktopInstance, DesktopProgram
 
+PROGRAM = DesktopProgram("windows")
+task = PROGRAM.task
 COLOURS = {
     "blue": "#1e3a8a", "brown": "#5b3a1a", "green": "#14532d", "grey": "#374151", "purple": "#4c1d95",
     "red": "#7f1d1d", "teal": "#134e4a", "yellow": "#854d0e",
@@ -29,38 +31,19 @@ def _windows(chance: random.Random, want: Want) -> DesktopInstance:
     return DesktopInstance((colours[0],), DesktopGoal(windows=goal), {}, tuple(opened))
 
 
+_ASKED: Mapping[Want, tuple[str, str]] = {
+    "active": ("choose-window", 'Make "{}" the window that keys go to.'),
+    "closed": ("close-window", 'Close the window "{}", and leave the others open.'),
+    "maximised": ("maximise-window", 'Maximise the window "{}".'),
+    "minimised": ("minimise-window", 'Minimise the window "{}".'),
+}
+for _want, (_name, _instruction) in _ASKED.items():
+    task(_name, _instruction, "", 4)(partial(_windows, want=_want))
+
+
+@task("move-window", 'Move the window "{}" to the {} half of the screen.', "drag", 6)
 def _half(chance: random.Random) -> DesktopInstance:
     colour, side = chance.choice(sorted(COLOURS)), chance.choice(("left", "right"))
     start = "38x10+560+200" if side == "left" else "38x10+60+200"
     goal = DesktopGoal(windows={colour: "left half" if side == "left" else "right half"})
     return DesktopInstance((colour, side), goal, {}, (_terminal(colour, start),))
-
-
-TASKS: Mapping[str, DesktopTask] = {
-    "choose-window": DesktopTask(
-        TaskEntry(instruction='Make "{}" the window that keys go to.', tags=("desktop", "windows"), max_steps=4),
-        lambda chance: _windows(chance, "active"),
-    ),
-    "close-window": DesktopTask(
-        TaskEntry(
-            instruction='Close the window "{}", and leave the others open.', tags=("desktop", "windows"), max_steps=4
-        ),
-        lambda chance: _windows(chance, "closed"),
-    ),
-    "maximise-window": DesktopTask(
-        TaskEntry(instruction='Maximise the window "{}".', tags=("desktop", "windows"), max_steps=4),
-        lambda chance: _windows(chance, "maximised"),
-    ),
-    "minimise-window": DesktopTask(
-        TaskEntry(instruction='Minimise the window "{}".', tags=("desktop", "windows"), max_steps=4),
-        lambda chance: _windows(chance, "minimised"),
-    ),
-    "move-window": DesktopTask(
-        TaskEntry(
-            instruction='Move the window "{}" to the {} half of the screen.',
-            tags=("desktop", "windows", "drag"),
-            max_steps=6,
-        ),
-        _half,
-    ),
-}
