@@ -104,17 +104,14 @@ class RunningDesktop:
             AskFailed: the desktop could not fulfil the request.
             SandboxFailure: the desktop has ended.
         """
-        return (await self._asked(what, fields))[0]
-
-    async def content(self, what: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
-        """Sends a request and returns the answer's fields and the bytes that follow; raises as `ask` does."""
-        return await self._asked(what, fields)
+        return (await self.content(what, **fields))[0]
 
     async def set_out(self, files: Mapping[str, bytes]) -> None:
         """Writes files below the home; a name that ends with a slash is a folder."""
         await self.ask("set_out", files=_listed(files))
 
-    async def _asked(self, what: str, fields: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    async def content(self, what: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """Sends a request and returns the answer's fields and the bytes that follow; raises as `ask` does."""
         if not self.alive:
             raise SandboxFailure("the desktop is gone")
         assert self._process.stdin is not None

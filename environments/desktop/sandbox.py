@@ -5,6 +5,7 @@ Translate an action to input events of an X display: pointer moves, buttons and 
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.resources import files as files_of
 from typing import TYPE_CHECKING, Any
 
@@ -62,23 +63,11 @@ def events_of(action: act.Action, width: int, height: int) -> list[Event]:
     return made(action, width, height)
 
 
-def _clicks(button: int, times: int) -> Callable[[Any, int, int], list[Event]]:
-    def made(action: act.Click, width: int, height: int) -> list[Event]:
-        once = [["button", button, True], ["button", button, False]]
-        return [["move", *pixel(action.x, action.y, width, height)], *once * times]
-
-    return made
-
-
-def _long_press(action: act.LongPress, width: int, height: int) -> list[Event]:
-    moved = ["move", *pixel(action.x, action.y, width, height)]
-    return [moved, ["button", LEFT, True], ["pause", LONG_S], ["button", LEFT, False]]
-
-
-def _scroll(action: act.Scroll, width: int, height: int) -> list[Event]:
-    wheel = WHEEL[action.direction]
-    turned = [["button", wheel, True], ["button", wheel, False]] * NOTCHES
-    return [["move", *pixel(action.x, action.y, width, height)], *turned]
+def _pressed(action: Any, width: int, height: int, button: int, times: int = 1, held_s: float = 0.0) -> list[Event]:
+    """Moves to the action's point, and presses a button there."""
+    held: list[Event] = [["pause", held_s]] if held_s else []
+    once = [["button", button, True], *held, ["button", button, False]]
+    return [["move", *pixel(action.x, action.y, width, height)], *once * times]
 
 
 def _drag(action: act.Drag, width: int, height: int) -> list[Event]:
@@ -90,36 +79,24 @@ def _drag(action: act.Drag, width: int, height: int) -> list[Event]:
     return [*made, ["button", LEFT, False]]
 
 
-def _type(action: act.Type, width: int, height: int) -> list[Event]:
-    return [["text", action.content]]
-
-
 def _hotkey(action: act.Hotkey, width: int, height: int) -> list[Event]:
     keysyms = [keysym_of(key) for key in keys_of(action.key)]
     held: list[Event] = [["pause", HELD_S]] if len(keysyms) > 1 else []
     return [*(["key", one, True] for one in keysyms), *held, *(["key", one, False] for one in reversed(keysyms))]
 
 
-def _held(down: bool) -> Callable[[Any, int, int], list[Event]]:
-    return lambda action, width, height: [["key", keysym_of(key_of(action.key)), down]]
-
-
-def _wait(action: act.Wait, width: int, height: int) -> list[Event]:
-    return [["pause", WAIT_S]]
-
-
 _MADE: Mapping[str, Callable[[Any, int, int], list[Event]]] = {
-    "click": _clicks(LEFT, 1),
-    "left_double": _clicks(LEFT, 2),
-    "right_single": _clicks(RIGHT, 1),
-    "long_press": _long_press,
-    "scroll": _scroll,
+    "click": partial(_pressed, button=LEFT),
+    "left_double": partial(_pressed, button=LEFT, times=2),
+    "right_single": partial(_pressed, button=RIGHT),
+    "long_press": partial(_pressed, button=LEFT, held_s=LONG_S),
+    "scroll": lambda action, *size: _pressed(action, *size, button=WHEEL[action.direction], times=NOTCHES),
     "drag": _drag,
-    "type": _type,
+    "type": lambda action, *size: [["text", action.content]],
     "hotkey": _hotkey,
-    "press": _held(True),
-    "release": _held(False),
-    "wait": _wait,
+    "press": lambda action, *size: [["key", keysym_of(key_of(action.key)), True]],
+    "release": lambda action, *size: [["key", keysym_of(key_of(action.key)), False]],
+    "wait": lambda action, *size: [["pause", WAIT_S]],
 }
 
 
@@ -154,9 +131,8 @@ class DesktopSandbox(Sandbox):
 
     @property
     def box(self) -> RunningDesktop:
-        """Returns the desktop; raises SandboxFailure before the start."""
-        if self._opened is None:
-            raise SandboxFailure("the sandbox is not started")
+        """Returns the desktop."""
+        assert self._opened is not None
         return self._opened
 
     @property
@@ -176,8 +152,8 @@ class DesktopSandbox(Sandbox):
         return Observation(png, shown["width"], shown["height"], self._instruction)
 
     async def _perform(self, action: act.Action) -> None:
-        events = events_of(action, self._config.width, self._config.height)
-        await self.box.ask("input", events=events, rest_s=REST_S)
+        width, height = self._config.width, self._config.height
+        await self.box.ask("input", events=events_of(action, width, height), rest_s=REST_S)
 
     async def state(self) -> State:
         """Returns the state that verifiers read; raises SandboxFailure."""

@@ -43,7 +43,8 @@ class DesktopServer:
         self._windows, self._pointer, self._frames = Windows(self._display), Input(self._display), Frames(drawn)
         self._manage()
         self._asks: dict[str, Callable[..., Answer | dict[str, Any]]] = {
-            "input": self._input, "look": self._look, "open": self._open, "windows": self._list,
+            "input": self._input, "look": self._look, "open": self._open,
+            "windows": lambda: {"windows": self._windows.listed()},
             "clipboard": lambda: {"text": self._windows.clipboard()}, "tree": lambda: {"tree": home_files.tree(home)},
             "set_out": self._set_out, "read": self._read, "write": self._write, "window": self._window,
             "pointer": lambda: dict(zip(("x", "y"), self._windows.pointer(), strict=True)), "rest": self._rest,
@@ -86,9 +87,6 @@ class DesktopServer:
 
     def _look(self) -> Answer:
         return {"width": self._frames.width, "height": self._frames.height}, self._frames.png(self._frames.grab())
-
-    def _list(self) -> dict[str, Any]:
-        return {"windows": self._windows.listed()}
 
     def _window(self, number: int, wish: str) -> dict[str, Any]:
         self._windows.ask_manager(number, wish)
