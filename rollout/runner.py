@@ -200,7 +200,9 @@ class _Run:
         """
         while waiting:
             planned = waiting.pop()
-            if self.admit is not None and not await _admitted(planned, self.admit):
+            while (admitted := self.admit is None or self.admit(planned)) is None:
+                await asyncio.sleep(POLL_S)
+            if not admitted:
                 return
             actors = self.actors_of(planned)
             policy = self.config.policy
@@ -235,13 +237,6 @@ class _Run:
                 chunk = []
             if record is None:
                 return
-
-
-async def _admitted(planned: PlannedTrajectory, admit: Admit) -> bool:
-    """Wait until a trajectory may start, and return True. Return False if the rollout ends first."""
-    while (answer := admit(planned)) is None:
-        await asyncio.sleep(POLL_S)
-    return answer
 
 
 def missing(planned: Sequence[PlannedTrajectory], finished: Mapping[str, str | None]) -> list[PlannedTrajectory]:
