@@ -151,19 +151,18 @@ def _html(rows: Rows) -> str:
     return "".join(f"<div>{' '.join(_tag(widget) for widget in row)}</div>" for row in rows)
 
 
+_TAGS = {
+    "heading": "<h1>{name}</h1>",
+    "text": "<span>{name}</span>",
+    "link": '<a href="#" data-do="{do}">{name}</a>',
+    "button": '<button data-do="{do}">{name}</button>',
+    "text field": '<input data-do="{do}" value="{value}" title="{name}" autocomplete="off">',
+}
+
+
 def _tag(one: Widget) -> str:
-    name, do = html.escape(one.name), html.escape(json.dumps(one.do))
-    match one.kind:
-        case "heading":
-            return f"<h1>{name}</h1>"
-        case "text":
-            return f"<span>{name}</span>"
-        case "link":
-            return f'<a href="#" data-do="{do}">{name}</a>'
-        case "button":
-            return f'<button data-do="{do}">{name}</button>'
-        case _:
-            return f'<input data-do="{do}" value="{html.escape(one.value)}" title="{name}" autocomplete="off">'
+    fields = {"name": one.name, "do": json.dumps(one.do), "value": one.value}
+    return _TAGS[one.kind].format_map({name: html.escape(text) for name, text in fields.items()})
 
 
 Box = tuple[int, int, int, int]
@@ -331,8 +330,8 @@ def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
         FieldCheck.model_validate({"field": name, "value": value, "exact": name == "note"})
         for name, value in wanted.items()
     )
-    guarded = (*checks, *world_of(site).guards(checks, initial))
-    return words, Setup.model_validate({"initial": initial, "checks": guarded})
+    guards = world_of(site).guards(checks, initial)
+    return words, Setup.model_validate({"initial": initial, "checks": (*checks, *guards)})
 
 
 def _drawn_task(template: str, site: Site, seed: int) -> tuple[str, str, dict[str, object]]:
@@ -347,9 +346,8 @@ def _drawn_task(template: str, site: Site, seed: int) -> tuple[str, str, dict[st
         target = linked[chance.choice(sorted(entity.links.values()))]
         return words.format(target.title), entity.key, {"page": target.key}
     if template == ROOTS["answer"].task:
-        name = chance.choice(sorted(entity.values))
-        wanted = {"answer": str(entity.values[name]), "submitted": True}
-        return words.format(name, entity.title), entity.key, wanted
+        name, value = chance.choice(sorted(entity.values.items()))
+        return words.format(name, entity.title), entity.key, {"answer": str(value), "submitted": True}
     if template == ROOTS["cart"].task:
         entity, count = chance.choice(site.of_kind(site.goods)), chance.choice((1, 1, 2))
         return words.format(count, entity.title), entity.key, {"cart": {entity.key: count}}

@@ -119,8 +119,11 @@ def _designer(chance: random.Random) -> Mapping[str, int | str]:
 
 
 def _city(chance: random.Random) -> Mapping[str, int | str]:
-    people, river = chance.randrange(20, 900), chance.choice(_RIVERS)
-    return {"people": people, "river": river, "region": chance.choice(_REGIONS)}
+    return {
+        "people": chance.randrange(20, 900),
+        "river": chance.choice(_RIVERS),
+        "region": chance.choice(_REGIONS),
+    }
 
 
 def _titles(chance: random.Random) -> Iterator[str]:
