@@ -2,6 +2,7 @@
 failure."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -17,6 +19,7 @@ from common.process import theirs
 from common.supervisor import supervised
 from schemas.failure import FlywheelError
 
+T = TypeVar("T")
 FULL_BELOW = 16 << 20
 """Free bytes of a disk below which a full disk is reported as the reason of a program's failure, since not every
 program prints it."""
@@ -47,6 +50,14 @@ def alone(folder: Path, what: str) -> Generator[None]:
         raise FlywheelError(problem, "Wait for it, or end it; then give this command again.") from error
     with held:
         yield
+
+
+def record_in(file: Path, kind: type[T]) -> T | None:
+    """Reads the record of a build, whose fields are those of a class; None if the build was not completed here."""
+    try:
+        return kind(**json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def asked(command: Sequence[str], limit_s: float) -> str:

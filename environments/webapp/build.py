@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from environments.programs import alone, run
+from environments.programs import alone, record_in, run
 from schemas.failure import FlywheelError, UsageError
 
 LIMIT_S = 900.0
@@ -82,10 +82,7 @@ def build(snapshot: Path, to: Path, names: Sequence[str], log: Callable[[str], N
 
 def record_of(folder: Path) -> Built | None:
     """Reads the record of a built application; None if it was not built on this machine."""
-    try:
-        return Built(**json.loads((folder / RECORD).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
+    return record_in(folder / RECORD, Built)
 
 
 def _all(snapshot: Path, wanted: Mapping[str, Path], to: Path, log: Callable[[str], None]) -> list[Built]:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from common.text import counted
-from environments.programs import alone, asked, run
+from environments.programs import alone, asked, record_in, run
 from schemas.failure import FULL, FlywheelError, UsageError
 
 LIMIT_S = 1800.0
@@ -74,10 +74,7 @@ def python_in(folder: Path) -> Path:
 
 def record_of(folder: Path) -> Added | None:
     """Reads the record of a virtual environment; None if it was not built, or its build was interrupted."""
-    try:
-        return Added(**json.loads((folder / RECORD).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
+    return record_in(folder / RECORD, Added)
 
 
 def add(module: Module, to: Path, python: str | None, log: Callable[[str], None]) -> Added:
