@@ -13,7 +13,7 @@ A script proves that a task can be done by clicks and keys; no policy sees it.
 import math
 import random
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -227,7 +227,7 @@ def _instance(file: TaskFile, name: str, drawn: Mapping[str, Any]) -> WebInstanc
     given = file.tasks[name]
     at = f"tasks.{name}"
     fields = _filled(given.model_dump(exclude_unset=True, exclude={"draw", "reward"}), drawn, at)
-    task = WebTask.model_validate({**fields, "reward": _code(given.reward, drawn, at)})
+    task = WebTask.model_validate({**fields, "reward": _text(given.reward, drawn, f"{at}.reward", filled_code)})
     initial = edited(cast(State, _filled(_whole(file), drawn, "state")), task.edits)
     return WebInstance(
         task, task.instruction, file.page, initial, file.watches, task.wants, (*file.allows, *task.allows), task.script
@@ -239,18 +239,15 @@ def _read(path: Path, changed_at: int) -> TaskFile:
     """Reads a file; the result is cached while the file does not change."""
     try:
         file = TaskFile.model_validate(tomllib.loads(path.read_text("utf-8-sig")))
-        for name in file.tasks:
-            if file.tasks[name].reward == "" and not file.tasks[name].wants:
-                raise UsageError(f"{path}: task `{name}` has neither wants nor reward.", "Add one of them.")
+        for name, task in file.tasks.items():
+            if not task.reward and not task.wants:
+                raise UsageError(f"task `{name}` has neither wants nor reward.", "Add one of them.")
             _check(file, name)
     except UsageError as error:
-        raise UsageError(
-            error.problem if str(path) in error.problem else f"{path}: {error.problem}", error.hint
-        ) from error
-    except ValidationError as error:
-        raise UsageError(f"{path}: {named_problem(error)}.", "docs/webapps.md has an example.") from error
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise UsageError(f"{path}: {error}.", "docs/webapps.md has an example.") from error
+        raise UsageError(f"{path}: {error.problem}", error.hint) from error
+    except (ValidationError, tomllib.TOMLDecodeError, KeyError) as error:
+        problem = named_problem(error) if isinstance(error, ValidationError) else error
+        raise UsageError(f"{path}: {problem}.", "docs/webapps.md has an example.") from error
     return file
 
 
@@ -283,15 +280,8 @@ def _filled(value: Any, drawn: Mapping[str, Any], at: str = "") -> Any:
     return _text(value, drawn, at) if isinstance(value, str) else value
 
 
-def _code(code: str, drawn: Mapping[str, Any], at: str) -> str:
+def _text(text: str, drawn: Mapping[str, Any], at: str, fill: Callable[[str, Mapping[str, Any]], Any] = filled) -> Any:
     try:
-        return filled_code(code, drawn)
-    except NotFilled as error:
-        raise UsageError(f"{at}.reward: {error}.", "docs/webapps.md has an example.") from error
-
-
-def _text(text: str, drawn: Mapping[str, Any], at: str) -> Any:
-    try:
-        return filled(text, drawn)
+        return fill(text, drawn)
     except NotFilled as error:
         raise UsageError(f"{at or text}: {error}.", "docs/webapps.md has an example.") from error
