@@ -60,10 +60,15 @@ class InPageReward(Verifier):
     async def outcome(self, sandbox: InPageSandbox) -> Outcome:
         """Returns the raw reward after the task is done, and 0 before; raises TrajectoryFailure for an invalid
         reward."""
-        done, reward = sandbox.verdict
-        if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
-            raise TrajectoryFailure("verifier", f"the page's reward is {written(reward)}, not a number in [-1, 1]")
-        return Outcome(done, float(reward) if done else 0.0)
+        reward = reward_of(sandbox.verdict[1])
+        return Outcome(sandbox.verdict[0], reward if sandbox.verdict[0] else 0.0)
+
+
+def reward_of(value: object) -> float:
+    """Returns the reward that a page gives; raises TrajectoryFailure for an invalid one."""
+    if not isinstance(value, int | float) or not -1.0 <= value <= 1.0:
+        raise TrajectoryFailure("verifier", f"the page's reward is {written(value)}, not a number in [-1, 1]")
+    return float(value)
 
 
 def written(value: object) -> str:

@@ -21,10 +21,12 @@ class Contract:
         client: HTTP client.
         base: `http://address:port`.
         headers: headers of every request.
+        origin: origin of the application's pages.
     """
 
-    def __init__(self, client: httpx.AsyncClient, base: str, headers: dict[str, str]) -> None:
+    def __init__(self, client: httpx.AsyncClient, base: str, headers: dict[str, str], origin: str) -> None:
         self._client, self._base, self._headers = client, base, headers
+        self.origin = origin
 
     async def set(self, sid: str, state: State) -> None:
         """Begins a session in a state; raises SandboxFailure."""

@@ -19,22 +19,22 @@ from common.process import home
 from common.text import counted
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
-from environments.chromium.in_page import SCRIPT, written
+from environments.chromium.in_page import SCRIPT, reward_of
 from environments.chromium.page import Page, PageKind, ScriptFailure
 from environments.chromium.sandbox import BrowserSandbox
 from environments.host import Host
 from environments.registry import environments_of
 from environments.sandbox import Sandbox
 from environments.verifier import OwnOutcome
-from environments.webapp.contract import new_session
-from environments.webapp.host import AppAddress, WebHost, built_in, host_and_port
+from environments.webapp.contract import Contract, new_session
+from environments.webapp.host import WebHost, built_in, host_and_port
 from environments.webapp.tasks import OURS, TaskFile, WebInstance, entry_of, instance, read_tasks
 from schemas import action as act
 from schemas.check import Probe
 from schemas.config import Config
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, UsageError, all_of
+from schemas.failure import FlywheelError, SandboxFailure, UsageError, all_of
 from schemas.observation import Outcome
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.world import State
@@ -106,7 +106,7 @@ class WebAppSandbox(BrowserSandbox):
         browser: the browser that opens it.
         config: time limits.
         size: width and height of the screen in pixels.
-        places: the address of each application.
+        places: the contract of each application.
         instance_of: returns the application and the task of a template and a seed.
     """
 
@@ -114,14 +114,14 @@ class WebAppSandbox(BrowserSandbox):
     _elements = "__page.elements()"
     instance: WebInstance
     """The started task."""
-    _place: AppAddress
+    _place: Contract
 
     def __init__(
         self,
         browser: Browser,
         config: EnvironmentConfig,
         size: tuple[int, int],
-        places: Mapping[str, AppAddress],
+        places: Mapping[str, Contract],
         instance_of: Callable[[str, int], tuple[str, WebInstance]],
     ) -> None:
         super().__init__(browser, config)
@@ -142,18 +142,20 @@ class WebAppSandbox(BrowserSandbox):
             TrajectoryFailure: the application reports no states, or the page's reward is invalid.
         """
         if self.instance.task.reward:
-            return _read_reward(await self.web.evaluate(f"({self.instance.task.reward})"))
-        _, current = await self._place.contract.states(self._sid)
+            answer = await self.web.evaluate(f"({self.instance.task.reward})")
+            done = answer is not None and answer is not False
+            return Outcome(done, reward_of(answer) if done else 0.0)
+        _, current = await self._place.states(self._sid)
         reward = self.instance.reward(self._initial, current)
         return Outcome(done=reward == 1.0, reward=reward)
 
     async def states(self) -> tuple[State, State]:
         """Returns the state when the page first settled, and the current state."""
-        return self._initial, (await self._place.contract.states(self._sid))[1]
+        return self._initial, (await self._place.states(self._sid))[1]
 
     async def put(self, state: State) -> None:
         """Sets the state as the page itself would, to test a verifier on it; the page does not reload."""
-        await self._place.contract.put(self._sid, state)
+        await self._place.put(self._sid, state)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         application, self.instance = self._instance_of(task.template, seed)
@@ -162,11 +164,11 @@ class WebAppSandbox(BrowserSandbox):
         self._place, self._sid = self._places[application], new_session()
         self._keeps_state = not self.instance.task.reward
         if self._keeps_state:
-            await self._place.contract.set(self._sid, self.instance.initial)
+            await self._place.set(self._sid, self.instance.initial)
         await self._open(f"{self._place.origin}{self.instance.page}?sid={self._sid}", "1")
         await self.web.settle(OPENING_MS)
         if self._keeps_state:
-            _, self._initial = await self._place.contract.states(self._sid)
+            _, self._initial = await self._place.states(self._sid)
 
     async def _react(self, action: act.Action) -> None:
         await self.web.settle(WAIT_MS if action.type == "wait" else ACTION_MS)
@@ -175,7 +177,7 @@ class WebAppSandbox(BrowserSandbox):
         await super()._stop()
         if self._keeps_state:
             with contextlib.suppress(SandboxFailure, asyncio.CancelledError):
-                await self._place.contract.end(self._sid)
+                await self._place.end(self._sid)
 
 
 class WebAppReward(OwnOutcome):
@@ -183,14 +185,6 @@ class WebAppReward(OwnOutcome):
     step limit."""
 
     reads = WebAppSandbox
-
-
-def _read_reward(answer: Any) -> Outcome:
-    if answer is None or answer is False:
-        return Outcome(done=False, reward=0.0)
-    if not isinstance(answer, int | float) or not -1.0 <= answer <= 1.0:
-        raise TrajectoryFailure("verifier", f"the page's reward is {written(answer)}, not a number in [-1, 1]")
-    return Outcome(done=True, reward=float(answer))
 
 
 class WebAppConfig(ChromiumConfig):
@@ -259,7 +253,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         file = self._files[template]
         return file.application, instance(file, template, seed)
 
-    def _sandbox(self, browser: Browser, places: Mapping[str, AppAddress]) -> Sandbox:
+    def _sandbox(self, browser: Browser, places: Mapping[str, Contract]) -> Sandbox:
         return WebAppSandbox(browser, self.config, (self.config.width, self.config.height), places, self.instance)
 
     @cached_property

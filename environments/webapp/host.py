@@ -15,7 +15,6 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,15 +36,6 @@ from schemas.world import State
 
 TIMEOUT_S = 10.0
 PORTS = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True, slots=True)
-class AppAddress:
-    """The address of an application."""
-
-    origin: str
-    """Origin of the application's pages."""
-    contract: Contract
 
 
 def host_and_port(url: str, key: str) -> str:
@@ -70,7 +60,7 @@ class WebHost(BrowserHost):
 
     Args:
         path: the browser.
-        make: makes a sandbox in a running browser, given the addresses of the applications.
+        make: makes a sandbox in a running browser, given the contracts of the applications.
         folders: built applications by name.
         origins: applications on other servers, by name: the origin, and `name:port` by `host_and_port`.
     """
@@ -78,7 +68,7 @@ class WebHost(BrowserHost):
     def __init__(
         self,
         path: Path,
-        make: Callable[[Browser, Mapping[str, AppAddress]], Sandbox],
+        make: Callable[[Browser, Mapping[str, Contract]], Sandbox],
         folders: Mapping[str, Path],
         origins: Mapping[str, tuple[str, str]],
     ) -> None:
@@ -86,7 +76,7 @@ class WebHost(BrowserHost):
         self._folders, self._origins = folders, origins
         self._server: AppServer | None = None
         self._client: httpx.AsyncClient | None = None
-        self._places: Mapping[str, AppAddress] = {}
+        self._places: Mapping[str, Contract] = {}
 
     @property
     def reachable(self) -> Mapping[str, str]:
@@ -110,15 +100,14 @@ class WebHost(BrowserHost):
             server.close()
 
     def _open(self) -> None:
-
         self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
-        places = {name: AppAddress(url, Contract(self._client, url, {})) for name, (url, _) in self._origins.items()}
+        places = {name: Contract(self._client, url, {}, url) for name, (url, _) in self._origins.items()}
         if self._folders:
             self._server = AppServer(self._folders)
             for name in self._folders:
                 headers = {KEY: self._server.key, "host": f"{name}.{DOMAIN}"}
-                contract = Contract(self._client, f"http://{self._server.address}", headers)
-                places[name] = AppAddress(f"http://{name}.{DOMAIN}", contract)
+                origin = f"http://{name}.{DOMAIN}"
+                places[name] = Contract(self._client, f"http://{self._server.address}", headers, origin)
         self._places = places
 
 
@@ -143,20 +132,13 @@ MOST_BYTES = 16 << 20
 """Maximum bytes of a state."""
 
 
-@dataclass(slots=True)
-class LeaseStates:
-    """The states of one lease."""
-
-    initial: State
-    current: State
-
-
 class Sessions:
     """The sessions of one application."""
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._held: dict[str, LeaseStates] = {}
+        self._held: dict[str, tuple[State, State]] = {}
+        """The initial and the current state of each session."""
 
     def routes(self, folder: Path) -> list[Route | Mount]:
         """Makes the routes of the contract, then of the files of a folder."""
@@ -169,14 +151,13 @@ class Sessions:
         ]
 
     async def _state(self, request: Request) -> Response:
-        session = self._held.get(request.query_params.get("sid", ""))
-        current = session.current if session else None
+        _, current = self._held.get(request.query_params.get("sid", ""), (None, None))
         return _json({"stored_state": current, "has_custom_state": current is not None})
 
     async def _post(self, request: Request) -> Response:
         """Handles `set`, which begins a session, and `set_current`, which continues one; ignores a page's claim about
         its initial state."""
-        sid, known = request.query_params.get("sid", ""), self._held.get(request.query_params.get("sid", ""))
+        sid = request.query_params.get("sid", "")
         try:
             answer = json.loads(await request.body())
             action, state = answer["action"], answer["state"]
@@ -185,23 +166,24 @@ class Sessions:
         if not isinstance(state, dict):
             return PlainTextResponse("a state is an object", 400)
         if action == "set" and self._is_ours(request) and sid:
-            self._held[sid] = LeaseStates(state, state)
-        elif action in ("set", "set_current") and known is not None:
-            known.current = state
+            self._held[sid] = (state, state)
+        elif action in ("set", "set_current") and sid in self._held:
+            self._held[sid] = (self._held[sid][0], state)
         else:
             return PlainTextResponse("there is no such session", 404)
         return _json({"success": True})
 
     async def _go(self, request: Request) -> Response:
-        session = self._held.get(request.query_params.get("sid", ""))
-        if session is None or not self._is_ours(request):
+        sid = request.query_params.get("sid", "")
+        if sid not in self._held or not self._is_ours(request):
             return PlainTextResponse("there is no such session", 404)
+        initial, current = self._held[sid]
         changed = {
-            name: {"modified" if session.initial.get(name) else "added": value}
-            for name, value in session.current.items()
-            if name not in session.initial or session.initial[name] != value
+            name: {"modified" if initial.get(name) else "added": value}
+            for name, value in current.items()
+            if name not in initial or initial[name] != value
         }
-        return _json({"initial_state": session.initial, "current_state": session.current, "state_diff": changed})
+        return _json({"initial_state": initial, "current_state": current, "state_diff": changed})
 
     async def _end(self, request: Request) -> Response:
         if self._is_ours(request):
