@@ -154,7 +154,7 @@ class BrowserSandbox(Sandbox):
             "hotkey": self._hotkey,
             "press": self._hold,
             "release": self._release,
-            "wait": self._wait,
+            "wait": lambda action: asyncio.sleep(0),
         }
 
     @property
@@ -170,11 +170,13 @@ class BrowserSandbox(Sandbox):
         return self._page.send("Input.dispatchKeyEvent", **event_of(key, kind, modifiers))
 
     async def _press(self, button: str, action: act.Click | act.LeftDouble | act.RightSingle, times: int = 1) -> None:
-        sent = [self._mouse("mouseMoved", action.x, action.y)]
-        for count in range(1, times + 1):
-            for kind in ("mousePressed", "mouseReleased"):
-                sent.append(self._mouse(kind, action.x, action.y, button=button, clickCount=count))
-        await self._page.input(sent)
+        moved = self._mouse("mouseMoved", action.x, action.y)
+        clicks = [
+            self._mouse(kind, action.x, action.y, button=button, clickCount=count)
+            for count in range(1, times + 1)
+            for kind in ("mousePressed", "mouseReleased")
+        ]
+        await self._page.input([moved, *clicks])
 
     async def _drag(self, action: act.Drag) -> None:
         left = {"button": "left", "clickCount": 1}
@@ -207,8 +209,8 @@ class BrowserSandbox(Sandbox):
                 await self._page.input(sent)
                 sent = []
             if character.isascii():
-                for kind in ("keyDown", "keyUp"):
-                    sent.append(self._key(key_writing(character), kind, self._modifiers))
+                key = key_writing(character)
+                sent += [self._key(key, kind, self._modifiers) for kind in ("keyDown", "keyUp")]
             else:
                 sent.append(self._page.send("Input.insertText", text=character))
         await self._page.input(sent)
@@ -232,6 +234,3 @@ class BrowserSandbox(Sandbox):
         key = key_of(action.key)
         self._held.pop(key.name, None)
         await self._page.input([self._key(key, "keyUp", self._modifiers)])
-
-    async def _wait(self, action: act.Wait) -> None:
-        return

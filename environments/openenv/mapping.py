@@ -149,19 +149,13 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
 
 def unknown_names(kind: str, template: Any) -> list[str]:
     """Returns the names in braces that are invalid for this type of action; raises ValueError for unbalanced braces."""
-    return sorted({name for text in _texts(template) for name in _named(text)} - names_for(kind))
-
-
-def _named(text: str) -> Iterator[str]:
-    return (name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
+    parts = (part for text in _texts(template) for part in string.Formatter().parse(text))
+    return sorted({name for _, name, _, _ in parts if name is not None} - names_for(kind))
 
 
 def _texts(template: Any) -> Iterator[str]:
     if isinstance(template, str):
         yield template
-    elif isinstance(template, Mapping):
-        for one in template.values():
-            yield from _texts(one)
-    elif isinstance(template, Sequence):
-        for one in template:
+    elif isinstance(template, Mapping | Sequence):
+        for one in template.values() if isinstance(template, Mapping) else template:
             yield from _texts(one)

@@ -11,47 +11,14 @@ WORDS: tuple[str, ...] = (
     "tulip", "velvet", "walnut", "willow",
 )  # fmt: skip
 PEOPLE: tuple[str, ...] = (
-    "Ada",
-    "Boris",
-    "Chen",
-    "Dalia",
-    "Emil",
-    "Farah",
-    "Goran",
-    "Hana",
-    "Ivo",
-    "Jana",
-    "Kofi",
-    "Lena",
-    "Milo",
-)
+    "Ada", "Boris", "Chen", "Dalia", "Emil", "Farah", "Goran", "Hana", "Ivo", "Jana", "Kofi", "Lena", "Milo",
+)  # fmt: skip
 FAMILIES: tuple[str, ...] = (
-    "Abel",
-    "Brandt",
-    "Costa",
-    "Duran",
-    "Eriksen",
-    "Fischer",
-    "Garcia",
-    "Haas",
-    "Ito",
-    "Jansen",
-    "Kovac",
-)
+    "Abel", "Brandt", "Costa", "Duran", "Eriksen", "Fischer", "Garcia", "Haas", "Ito", "Jansen", "Kovac",
+)  # fmt: skip
 CITIES: tuple[str, ...] = (
-    "Bergen",
-    "Cusco",
-    "Dakar",
-    "Galway",
-    "Hobart",
-    "Izmir",
-    "Kyoto",
-    "Leiden",
-    "Lyon",
-    "Oaxaca",
-    "Riga",
-    "Turin",
-)
+    "Bergen", "Cusco", "Dakar", "Galway", "Hobart", "Izmir", "Kyoto", "Leiden", "Lyon", "Oaxaca", "Riga", "Turin",
+)  # fmt: skip
 REGIONS: tuple[str, ...] = ("north", "south", "east", "west")
 
 
