@@ -256,7 +256,7 @@ from tests.system.pages.test_webapp import NOTES
 from environments.pool import SandboxPool
 async def main():
     async with SandboxPool([NOTES]) as pool, pool.lease(NOTES.task("notes-add"), 0) as sandbox:
-        print(sandbox._place.contract._base, flush=True)
+        print(sandbox._place._base, flush=True)
         await asyncio.sleep(60)
 asyncio.run(main())
 """
