@@ -22,19 +22,22 @@ def _twice(chance: random.Random, low: int, high: int) -> tuple[str, str]:
     return word, lines(each)
 
 
+def _made(words_: tuple[object, ...], wanted: str, command: str, files: dict[str, str]) -> HybridInstance:
+    """Makes a task whose command writes the wanted text into `OUT`."""
+    return HybridInstance(words_, HybridGoal({OUT: wanted}), (Terminal(command=f"{command} > {OUT}"),), files)
+
+
 @template("count-lines", 'Write the number of lines of "{}" into "result.txt".', "medium", 8)
 def _count_lines(chance: random.Random) -> HybridInstance:
     name, content = f"{chance.choice(WORDS)}.txt", text(chance, 12, 40)
-    goal = HybridGoal({OUT: str(content.count("\n"))})
-    return HybridInstance((name,), goal, (Terminal(command=f"wc -l < {name} > {OUT}"),), {name: content})
+    return _made((name,), str(content.count("\n")), f"wc -l < {name}", {name: content})
 
 
 @template("count-word", 'How often does the word "{}" stand in "{}"? Write the number into "result.txt".', "medium", 8)
 def _count_word(chance: random.Random) -> HybridInstance:
     word, content = _twice(chance, 20, 40)
-    command = f"grep -ow {word} story.txt | wc -l > {OUT}"
-    goal = HybridGoal({OUT: str(content.split().count(word))})
-    return HybridInstance((word, "story.txt"), goal, (Terminal(command=command),), {"story.txt": content})
+    command = f"grep -ow {word} story.txt | wc -l"
+    return _made((word, "story.txt"), str(content.split().count(word)), command, {"story.txt": content})
 
 
 @template("replace", 'In "{}", put "{}" in the place of every "{}".', "medium", 8)
@@ -49,15 +52,13 @@ def _replace(chance: random.Random) -> HybridInstance:
 @template("sort", 'Write the lines of "{}" in alphabetical order into "result.txt".', "medium", 8)
 def _sort(chance: random.Random) -> HybridInstance:
     each = words(chance, chance.randint(8, 20))
-    script = (Terminal(command=f"sort names.txt > {OUT}"),)
-    return HybridInstance(("names.txt",), HybridGoal({OUT: lines(sorted(each))}), script, {"names.txt": lines(each)})
+    return _made(("names.txt",), lines(sorted(each)), "sort names.txt", {"names.txt": lines(each)})
 
 
 @template("unique", 'Write each different line of "{}" once, in alphabetical order, into "result.txt".', "medium", 8)
 def _unique(chance: random.Random) -> HybridInstance:
     each = chance.choices(words(chance, 6), k=18)
-    script = (Terminal(command=f"sort -u list.txt > {OUT}"),)
-    return HybridInstance(("list.txt",), HybridGoal({OUT: lines(sorted(set(each)))}), script, {"list.txt": lines(each)})
+    return _made(("list.txt",), lines(sorted(set(each))), "sort -u list.txt", {"list.txt": lines(each)})
 
 
 @template("grep", 'Write all lines of "{}" that hold the word "{}" into "result.txt", in their order.', "medium", 8)
@@ -65,39 +66,34 @@ def _grep(chance: random.Random) -> HybridInstance:
     content = text(chance, 20, 30)
     word = chance.choice(content.split())
     wanted = lines(line for line in content.splitlines() if word in line.split())
-    script = (Terminal(command=f"grep -w {word} story.txt > {OUT}"),)
-    return HybridInstance(("story.txt", word), HybridGoal({OUT: wanted}), script, {"story.txt": content})
+    return _made(("story.txt", word), wanted, f"grep -w {word} story.txt", {"story.txt": content})
 
 
 @template("join", 'Write "{}", "{}" and "{}", one after the other in this order, into "result.txt".', "medium", 8)
 def _join(chance: random.Random) -> HybridInstance:
     names = [f"{name}.txt" for name in words(chance, 3)]
     files = {name: text(chance, 2, 4) for name in names}
-    script = (Terminal(command=f"cat {' '.join(names)} > {OUT}"),)
-    return HybridInstance(tuple(names), HybridGoal({OUT: "".join(files[name] for name in names)}), script, files)
+    return _made(tuple(names), "".join(files.values()), f"cat {' '.join(names)}", files)
 
 
 @template("head", 'Write the first {} lines of "{}" into "result.txt".', "medium", 8)
 def _head(chance: random.Random) -> HybridInstance:
     content, count = text(chance, 12, 20), chance.randint(3, 8)
     wanted = lines(content.splitlines()[:count])
-    script = (Terminal(command=f"head -n {count} long.txt > {OUT}"),)
-    return HybridInstance((count, "long.txt"), HybridGoal({OUT: wanted}), script, {"long.txt": content})
+    return _made((count, "long.txt"), wanted, f"head -n {count} long.txt", {"long.txt": content})
 
 
 @template("upper", 'Write all of "{}" in capital letters into "result.txt".', "medium", 8)
 def _upper(chance: random.Random) -> HybridInstance:
     content = text(chance, 3, 6)
-    script = (Terminal(command=f"tr a-z A-Z < quiet.txt > {OUT}"),)
-    return HybridInstance(("quiet.txt",), HybridGoal({OUT: content.upper()}), script, {"quiet.txt": content})
+    return _made(("quiet.txt",), content.upper(), "tr a-z A-Z < quiet.txt", {"quiet.txt": content})
 
 
 @template("last-first", 'Rewrite each "First Last" of "{}" as "Last, First", into "result.txt".', "hard", 8)
 def _last_first(chance: random.Random) -> HybridInstance:
     people = [(chance.choice(PEOPLE), chance.choice(FAMILIES)) for _ in range(chance.randint(5, 9))]
-    script = (Terminal(command=f"awk '{{print $2 \", \" $1}}' people.txt > {OUT}"),)
-    goal = HybridGoal({OUT: lines(f"{last}, {first}" for first, last in people)})
-    return HybridInstance(("people.txt",), goal, script, {"people.txt": lines(" ".join(one) for one in people)})
+    wanted, files = lines(f"{last}, {first}" for first, last in people), {"people.txt": lines(map(" ".join, people))}
+    return _made(("people.txt",), wanted, "awk '{print $2 \", \" $1}' people.txt", files)
 
 
 @template("most-frequent", 'Write the most frequent word of "{}" into "result.txt".', "hard", 8)
@@ -107,8 +103,8 @@ def _most_frequent(chance: random.Random) -> HybridInstance:
     chance.shuffle(each)
     content = lines(" ".join(each[at : at + 7]) for at in range(0, len(each), 7))
     assert Counter(each).most_common(1)[0][0] == word
-    command = f"tr -s ' ' '\\n' < story.txt | sort | uniq -c | sort -rn | head -n 1 | awk '{{print $2}}' > {OUT}"
-    return HybridInstance(("story.txt",), HybridGoal({OUT: word}), (Terminal(command=command),), {"story.txt": content})
+    command = "tr -s ' ' '\\n' < story.txt | sort | uniq -c | sort -rn | head -n 1 | awk '{print $2}'"
+    return _made(("story.txt",), word, command, {"story.txt": content})
 
 
 @template(
@@ -123,9 +119,9 @@ def _errors(chance: random.Random) -> HybridInstance:
     )
     log = lines(f"{hour:02}:{minute:02} {level} {chance.choice(WORDS)}" for hour, minute, level in entries)
     counts = Counter(hour for hour, _, level in entries if level == "ERROR")
-    command = f"grep ERROR app.log | cut -d: -f1 | sort | uniq -c | awk '{{print $2, $1}}' > {OUT}"
-    goal = HybridGoal({OUT: lines(f"{hour:02} {count}" for hour, count in sorted(counts.items()))})
-    return HybridInstance(("app.log",), goal, (Terminal(command=command),), {"app.log": log})
+    wanted = lines(f"{hour:02} {count}" for hour, count in sorted(counts.items()))
+    command = "grep ERROR app.log | cut -d: -f1 | sort | uniq -c | awk '{print $2, $1}'"
+    return _made(("app.log",), wanted, command, {"app.log": log})
 
 
 @template("number-lines", 'Put its number, a colon and a space before each line of "{}", in that file.', "hard", 8)
