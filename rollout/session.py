@@ -106,22 +106,19 @@ class _Session:
             self.outcome = await sandbox.verify(verifier)
 
     def _ended(self, action: Action) -> Termination | None:
-        """Return the termination after an action; None if the trajectory continues."""
         if self.outcome.done:
             return "done"
         return "truncated" if self.outcome.truncated else _ENDS.get(action.type)
 
     async def _reply(self, number: int, seen: Observation) -> StepReply:
         """Return the replayed reply for a step; without one, the reply of the current actor."""
-        return given(self.planned.beginning, number, _digest(seen.png)) or await self._actor_reply(number, seen)
-
-    async def _actor_reply(self, number: int, seen: Observation) -> StepReply:
-        """Return the reply of the current actor."""
+        beginning, screen = self.planned.beginning, _digest(seen.png)
+        if (replayed := given(beginning, number, screen)) is not None:
+            return replayed
         relayed = self.planned.relay_step is not None and number >= self.planned.relay_step
-        actor = self.actors[-1] if relayed else self.actors[0]
+        actor = self.actors[-1 if relayed else 0]
         shown = seen if actor.needs_elements else _without_elements(seen)
-        beginning = self.planned.beginning
-        avoid = beginning.avoid.get(_digest(seen.png), ()) if beginning else ()
+        avoid = beginning.avoid.get(screen, ()) if beginning else ()
         task, seed = self.planned.task.task_id, self.planned.step_seed(number)
         context = Context(seen.instruction, tuple(self.turns), shown, seed, task, avoid=avoid)
         try:
@@ -167,7 +164,6 @@ class _Session:
         return seen, (time.perf_counter() - clock) * 1000
 
     def _update_last(self, **fields: Any) -> None:
-        """Update fields of the last step."""
         self.steps[-1] = self.steps[-1].model_copy(update=fields)
 
     def _add_past(self, turn: PastStep) -> None:

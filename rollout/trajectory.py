@@ -58,8 +58,8 @@ class Beginning:
     @property
     def name(self) -> str:
         """Name of this beginning, as a part of trajectory ids."""
-        given = "|".join(reply.completion.text for reply in self.replies[self.replayed :])
-        return f"{self.continues}|{self.replayed}|{given}"
+        tried = (reply.completion.text for reply in self.replies[self.replayed :])
+        return "|".join((self.continues, str(self.replayed), "|".join(tried)))
 
     @property
     def replayed(self) -> int:
