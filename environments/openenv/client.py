@@ -6,6 +6,7 @@ screenshots already are: compression would cost ten times the time that it saves
 """
 
 import asyncio
+import contextlib
 import json
 import math
 from abc import ABC, abstractmethod
@@ -131,7 +132,8 @@ class OpenEnvSession(ABC):
         if self._waits_for:
             raise ServerLost(f"the session is lost: its {self._waits_for} was never answered")
         self._waits_for = kind
-        text, asked = await self._exchange(kind, json.dumps(_message(kind, data)))
+        message = {"type": kind} if data is None else {"type": kind, "data": data}
+        text, asked = await self._exchange(kind, json.dumps(message))
         self._waits_for = ""
         try:
             return _data(kind, wanted, text) if asked else _unasked(kind, text)
@@ -185,17 +187,14 @@ class WireClient(OpenEnvSession):
 
     async def close(self) -> None:
         """Ends the session; raises nothing."""
-        connection, self._connection = self._connection, None
-        if connection is None:
+        connection = self._connection
+        if connection is None or self._waits_for:
+            self.drop()
             return
-        if self._waits_for:
-            connection.transport.abort()
-            return
-        try:
+        self._connection = None
+        with contextlib.suppress(OSError, WebSocketException):
             await connection.send('{"type":"close"}')
             await connection.close()
-        except (OSError, WebSocketException):
-            return
 
     def drop(self) -> None:
         """Cuts the connection at once."""
@@ -213,11 +212,8 @@ class WireClient(OpenEnvSession):
             return await connection.recv(), asked
         except (OSError, WebSocketException) as error:
             self.drop()
-            raise ServerLost(f"the server at {self.url} ended the session at {kind}: {_cause(error)}") from error
-
-
-def _message(kind: str, data: Fields | None) -> dict[str, Any]:
-    return {"type": kind} if data is None else {"type": kind, "data": data}
+            cause = str(error) or type(error).__name__
+            raise ServerLost(f"the server at {self.url} ended the session at {kind}: {cause}") from error
 
 
 async def _early(connection: ClientConnection) -> str | bytes | None:
@@ -233,15 +229,10 @@ async def _early(connection: ClientConnection) -> str | bytes | None:
 async def _sent(connection: ClientConnection, message: str) -> bool:
     """Sends a message; False if the connection is closed. A full server sends its reason and closes before any
     request."""
-    try:
+    with contextlib.suppress(ConnectionClosed):
         await connection.send(message)
-    except ConnectionClosed:
-        return False
-    return True
-
-
-def _cause(error: Exception) -> str:
-    return str(error) or type(error).__name__
+        return True
+    return False
 
 
 def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
