@@ -79,15 +79,15 @@ def name_in(config: Config, task_id: str) -> str:
 
 def _tasks(config: Config, environments: Environments, field: str, names: Iterable[str], split: Split) -> list[GuiTask]:
     limits = {_id("suite.max_steps", name, environments): limit for name, limit in config.suite.max_steps.items()}
-    found: list[GuiTask] = []
+    found: dict[str, GuiTask] = {}
     for name in names:
         environment, template = _found(field, name, environments)
         task = environment.task(template, split, limits.get(f"{environment.name}/{template}"))
-        if task.task_id in _ids(found):
+        if task.task_id in found:
             raise UsageError(f"`{field}` names {name} twice.", "Name every task once.")
         _require_verifier(task, environment)
-        found.append(task)
-    return found
+        found[task.task_id] = task
+    return list(found.values())
 
 
 def _require_verifier(task: GuiTask, environment: Environment[Any]) -> None:

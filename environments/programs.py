@@ -135,7 +135,6 @@ def run(
 
 
 def _failure(name: str, folder: Path, lines: Sequence[str]) -> FlywheelError:
-    """Builds the error of a failed program from its output."""
     message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
     after = lines[lines.index(message) + 1 : lines.index(message) + 2] if message else []
     problem = f"`{name}` failed: {' '.join([message, *after])[:300]}"

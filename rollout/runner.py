@@ -136,8 +136,6 @@ def roll_out_all(
 
 @dataclass(slots=True)
 class _Run:
-    """A running rollout."""
-
     config: Config
     actors_of: ActorsOf
     judge: Judge[Any] | None

@@ -74,8 +74,7 @@ def resolver_rules(reachable: Mapping[str, str]) -> str:
     Args:
         reachable: the `address:port` of each host, by `name:port` as a page writes it.
     """
-    named = [f"MAP {name} {address}" for name, address in reachable.items()]
-    return ",".join([*named, "MAP * ~NOTFOUND"])
+    return ",".join([*(f"MAP {name} {address}" for name, address in reachable.items()), "MAP * ~NOTFOUND"])
 
 
 def find_browser(path: str | None = None, key: str = "environments.miniwob.browser") -> Path:

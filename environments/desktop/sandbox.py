@@ -64,7 +64,6 @@ def events_of(action: act.Action, width: int, height: int) -> list[Event]:
 
 
 def _pressed(action: Any, width: int, height: int, button: int, times: int = 1, held_s: float = 0.0) -> list[Event]:
-    """Moves to the action's point, and presses a button there."""
     held: list[Event] = [["pause", held_s]] if held_s else []
     once = [["button", button, True], *held, ["button", button, False]]
     return [["move", *pixel(action.x, action.y, width, height)], *once * times]

@@ -45,8 +45,6 @@ Box = tuple[int, int, int, int]
 
 @dataclass(slots=True)
 class _Scene:
-    """State of the screen."""
-
     instruction: str
     order: list[str]
     """Buttons to click, in order."""

@@ -222,7 +222,6 @@ class HybridSandbox(BrowserSandbox):
         return error
 
     async def _react(self, action: act.Action) -> None:
-        """Performs the clicks and entries on the page, and shows the result."""
         for event in await self._page.evaluate("world.__workspace.events()"):
             await self.workspace.do([str(part) for part in event])
         await self._show()

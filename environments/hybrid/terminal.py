@@ -286,7 +286,6 @@ class TerminalSession:
             await asyncio.sleep(0)  # a process that writes without end must not block the timeout
 
     def _text(self) -> str:
-        """Returns the output as text that a page can show."""
         text = self._output[:MOST_OUTPUT].decode(errors="replace").replace("\r\n", "\n")
         self._output = bytearray()
         return harmless(text)

@@ -1,6 +1,7 @@
 """Implement the workspace of a hybrid task: files, a browser of local pages, an editor and a terminal over one file
 system. This module decides the page's content and the effect of a click; the page itself only draws."""
 
+from dataclasses import asdict
 from typing import Any
 
 from environments.hybrid.files import Files, relative
@@ -66,8 +67,7 @@ class Workspace:
     async def run(self, command: str) -> str | None:
         """Runs a command in the terminal; raises as `TerminalSession.run` does."""
         before = self.terminal.folder
-        ran = await self.terminal.run(command)
-        self._log(before, command, ran)
+        self._log(before, command, await self.terminal.run(command))
         return None
 
     def go(self, page: str) -> str | None:
@@ -116,10 +116,7 @@ class Workspace:
         try:
             for one in self.files.listed(self._folder):
                 path = f"{self._folder}/{one.name}".strip("/")
-                rows.append(
-                    {"name": one.name, "path": path, "folder": one.folder, "size": one.size,
-                     "selected": path == self._selected}
-                )  # fmt: skip
+                rows.append({**asdict(one), "path": path, "selected": path == self._selected})
         except OSError:
             self._folder = ""
         shown = self.web[self.page]

@@ -77,7 +77,6 @@ class MiniwobSandbox(InPageSandbox, StatefulSandbox):
         await self._begin(self._parts[min(len(self._rewards), len(self._parts) - 1)])
 
     async def _begin(self, template: str) -> str:
-        """Opens a task's page and returns its instruction."""
         start = f"world.__wob.start({self._seed}, notes)"
         ready, utterance, self.verdict = await self._open(page_of(template), start)
         if not ready:

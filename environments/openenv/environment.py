@@ -89,7 +89,6 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
         return f"{self.config.url} is healthy"
 
     def _asked(self, page: str, token: str | None) -> dict[str, Any]:
-        """Reads a JSON page of the server; raises FlywheelError."""
         base = self.config.url.replace("ws", "http", 1) if self.config.url.startswith("ws") else self.config.url
         address = f"{base.rstrip('/')}/{page}"
         headers = {"Authorization": f"Bearer {token}"} if token else {}

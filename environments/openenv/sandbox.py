@@ -106,7 +106,6 @@ class OpenEnvSandbox(Sandbox):
             raise SandboxFailure(f"{self._client.place} refuses {action.type}: {error}") from error
 
     def _written(self, action: Action) -> dict[str, Any]:
-        """Converts an action to the environment's form."""
         if not self._config.actions:
             return action.model_dump()
         template = self._config.actions.get(action.type)

@@ -139,7 +139,6 @@ class Room:
         return len(self.processor.apply_chat_template(turns, **given, **template)["input_ids"][0])
 
     def _tokens(self, picture: Image.Image) -> int:
-        """Counts the tokens of a screenshot."""
         if picture.size not in self._pictures:
             parts = [{"type": "image", "image": picture}], [{"type": "text", "text": ""}]
             template = {"tokenize": True, "return_dict": True}
@@ -152,7 +151,6 @@ class Room:
 
 
 def _texts(prompt: Any) -> list[dict[str, Any]]:
-    """Returns the turns of a dataset's prompt, with only their texts."""
     turns = list[dict[str, Any]]()
     for turn in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or ():
         parts = turn["content"]

@@ -128,7 +128,6 @@ class OsworldSandbox(Sandbox):
         await self._observe(False)
 
     async def _reset(self) -> None:
-        """Resets the machine to its initial state, as configured."""
         if self._config.reset == "request":
             await self._vm.post(self._config.reset_path, {})
         elif self._config.reset == "command":

@@ -13,8 +13,6 @@ Reading = Callable[[VmClient, Fields], Awaitable[Any]]
 
 
 def _executed(field: str) -> Reading:
-    """Makes a reading of one field of a command's answer."""
-
     async def executed(vm: VmClient, given: Fields) -> Any:
         return (await vm.execute(given["command"], bool(given.get("shell", False)))).get(field)
 

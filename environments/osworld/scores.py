@@ -25,7 +25,6 @@ def _rows(read: Any) -> list[str] | None:
 
 
 def _texts(*read: Any) -> list[str] | None:
-    """Returns the texts of files; None if a file is no text."""
     rows = [_rows(one) for one in read]
     return None if None in rows else ["".join(one or ()) for one in rows]
 

@@ -80,7 +80,6 @@ class SiteSandbox(StatefulSandbox):
         return visible_rows(self.site, self._state, self._seed)
 
     def _set(self, task: GuiTask, seed: int) -> None:
-        """Sets the initial state of a task and seed."""
         if task.setup is not None:
             self._instruction, self.setup = task.instruction, Setup.model_validate_json(task.setup)
         else:

@@ -149,7 +149,6 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 
 def _digest(source: Path) -> str:
-    """Hashes the names and contents of the sources."""
     found = hashlib.sha256()
     skipped = {"node_modules", "dist"}
     for path in sorted(path for path in source.rglob("*") if path.is_file()):

@@ -258,7 +258,6 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @cached_property
     def _files(self) -> Mapping[str, TaskFile]:
-        """Returns the file of each task."""
         key = f"environments.{self.name}.tasks"
         given = [read_tasks(Path(one).expanduser().absolute(), key) for one in self.config.tasks]
         theirs = {file.application for file in given} | self.config.origins.keys()
@@ -281,8 +280,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         return found
 
     def _built(self) -> Mapping[str, Path]:
-        key = f"environments.{self.name}.apps"
-        return {name: built_in(self.folder, name, key) for name in self.served}
+        return {name: built_in(self.folder, name, f"environments.{self.name}.apps") for name in self.served}
 
     def _origins(self) -> Mapping[str, tuple[str, str]]:
         key = f"environments.{self.name}.origins"
@@ -310,8 +308,8 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         if not self._files:
             raise FlywheelError(f"`environments.{self.name}` has no tasks.", "Name a file in its `tasks`.")
         origins, built = self._origins(), self._built()
-        others = f", {counted(len(origins), 'origin')}" if origins else ""
-        return f"{counted(len(built), 'application')} in {self.folder}{others}"
+        others = [counted(len(origins), "origin")] if origins else []
+        return ", ".join([f"{counted(len(built), 'application')} in {self.folder}", *others])
 
 
 def webapps_of(config: Config) -> WebAppEnvironment:

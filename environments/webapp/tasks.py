@@ -252,8 +252,6 @@ def _read(path: Path, changed_at: int) -> TaskFile:
 
 
 def _whole(file: TaskFile) -> State:
-    """Returns the state, with the default values of its items."""
-
     def whole(field: str, item: Any) -> Any:
         return {**file.items.get(field, {}), **cast(State, item)} if isinstance(item, dict) else item
 

@@ -109,7 +109,6 @@ def _whole(to: Path, digest: str) -> Added | None:
 
 @contextlib.contextmanager
 def _held(to: Path, name: str) -> Generator[None]:
-    """Makes and locks the folder."""
     with contextlib.ExitStack() as held:
         try:
             to.mkdir(parents=True, exist_ok=True)
@@ -185,7 +184,6 @@ def _version_text(version: tuple[int, ...]) -> str:
 
 
 def _counting(packages: list[str], log: Callable[[str], None]) -> Callable[[str], None]:
-    """Reports the current package."""
     count = 0
 
     def on_line(line: str) -> None:

@@ -51,7 +51,6 @@ class DesktopServer:
         }  # fmt: skip
 
     def _manage(self) -> None:
-        """Starts the window manager, and waits for it."""
         programs.opened(["openbox", "--sm-disable"], self._home)
         until = time.monotonic() + programs.START_S
         while not self._windows.managed():

@@ -109,7 +109,6 @@ class Input:
             xtest.fake_input(self._display, X.KeyPress if down else X.KeyRelease, keycode)
 
     def _press(self, modifier: int, keycode: int) -> None:
-        """Presses a key while a modifier is held."""
         held, _ = self._place(modifier)
         for code, kind in ((held, X.KeyPress), (keycode, X.KeyPress), (held, X.KeyRelease)):
             xtest.fake_input(self._display, kind, code)

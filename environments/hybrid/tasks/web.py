@@ -44,7 +44,6 @@ class _Shop:
 
 
 def _simple(chance: random.Random, *blocks: Block) -> Web:
-    """Makes a first page, and some irrelevant pages."""
     others = words(chance, 3)
     listed: list[Block] = [*blocks, *(Link(f"About {name}", name) for name in others)]
     chance.shuffle(listed)
