@@ -133,12 +133,9 @@ class Episode:
         try:
             answer = await client.step(action)
             await self._take(client, answer)
-        except ServerRefused as error:
-            if error.code == INVALID:
+        except (ServerRefused, ServerLost) as error:
+            if isinstance(error, ServerRefused) and error.code == INVALID:
                 return error.message, None, None, {}
-            self._lost = str(error)
-            raise
-        except ServerLost as error:
             self._lost = str(error)
             raise
         earned = None if answer.reward is None else answer.reward - self._earned  # so that the calls' sum is the reward
