@@ -10,9 +10,9 @@ import contextlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -20,6 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from common.text import restored
 
+T = TypeVar("T")
 SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 MOST_BYTES = 64 << 20
 """Maximum bytes of one answer."""
@@ -96,15 +97,15 @@ class OpenEnvSession(ABC):
 
     async def reset(self, fields: Fields) -> StepResponse:
         """Begins an episode; raises Refused or Lost."""
-        return self._answered("reset", await self._call("reset", "observation", fields))
+        return await self._call("reset", "observation", fields, _answer)
 
     async def step(self, action: Fields) -> StepResponse:
         """Performs an action; raises Refused or Lost."""
-        return self._answered("step", await self._call("step", "observation", action))
+        return await self._call("step", "observation", action, _answer)
 
     async def state(self) -> dict[str, Any]:
         """Requests the state of the episode; raises Refused or Lost."""
-        return await self._call("state", "state", None)
+        return await self._call("state", "state", None, lambda _, data: data)
 
     @abstractmethod
     async def close(self) -> None:
@@ -119,14 +120,7 @@ class OpenEnvSession(ABC):
         """Sends a message and returns the answer, and whether it answers this message or arrived before it; raises
         Lost."""
 
-    def _answered(self, kind: str, data: dict[str, Any]) -> StepResponse:
-        try:
-            return _answer(kind, data)
-        except ServerLost:
-            self.drop()
-            raise
-
-    async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, Any]:
+    async def _call(self, kind: str, wanted: str, data: Fields | None, read: Callable[[str, dict[str, Any]], T]) -> T:
         if not self.alive:
             raise ServerLost("the session is closed")
         if self._waits_for:
@@ -136,12 +130,9 @@ class OpenEnvSession(ABC):
         text, asked = await self._exchange(kind, json.dumps(message))
         self._waits_for = ""
         try:
-            return _data(kind, wanted, text) if asked else _unasked(kind, text)
-        except ServerLost:
-            self.drop()
-            raise
-        except ServerRefused as error:
-            if error.code in ENDS:
+            return read(kind, _data(kind, wanted, text) if asked else _unasked(kind, text))
+        except (ServerLost, ServerRefused) as error:
+            if isinstance(error, ServerLost) or error.code in ENDS:
                 self.drop()
             raise
 
@@ -257,11 +248,9 @@ def _unasked(kind: str, text: str | bytes) -> NoReturn:
     message."""
     try:
         _data(kind, "error", text)
-    except ServerRefused as error:
-        if error.code in ENDS:
+    except (ServerRefused, ServerLost) as error:
+        if isinstance(error, ServerRefused) and error.code in ENDS:
             raise
-    except ServerLost:
-        pass
     raise ServerLost(f"the server sent more than it was asked for before {kind}, and answers could be mistaken")
 
 

@@ -14,8 +14,8 @@ import socket
 import struct
 import subprocess
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from common.process import own_folder, terminate
 from common.supervisor import supervised
@@ -27,6 +27,7 @@ from schemas.action import Action, Hotkey, Press, Release
 from schemas.failure import SandboxFailure
 from schemas.keyboard import usual
 
+T = TypeVar("T")
 PREFIX = "flywheel-worker-"
 END_S = 10.0
 """Time that a process and its descendants have to end before they are killed, in seconds."""
@@ -177,9 +178,9 @@ class WorkerProcess(OpenEnvSession):
             self._listening.cancel()
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, object]:
+    async def _call(self, kind: str, wanted: str, data: Fields | None, read: Callable[[str, dict[str, Any]], T]) -> T:
         async with self._turn:  # a health check may be using it
-            return await super()._call(kind, wanted, data)
+            return await super()._call(kind, wanted, data, read)
 
     async def _exchange(self, kind: str, message: str) -> tuple[bytes, bool]:
         try:
