@@ -15,7 +15,6 @@ import io
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from PIL import Image, ImageDraw
 
@@ -167,6 +166,27 @@ class FakeConfig(EnvironmentConfig):
     """Maximum concurrent trajectories."""
 
 
+def _clicks(count: int, button: str, max_steps: int) -> TaskEntry:
+    instruction = "Click " + ", then ".join([f"the {button}"] * count) + "."
+    return TaskEntry(
+        instruction=instruction, tags=("fake", "multi-step" if count > 1 else "single-step"), max_steps=max_steps
+    )
+
+
+ENTRIES: Mapping[str, TaskEntry] = {
+    **{name: _clicks(1, '"{}" button', 3) for name in ("click-target", "click-one", "click-of-three")},
+    **{f"click-{colour}": _clicks(1, f'"{colour}" button', 3) for colour in COLOURS},
+    "dies": TaskEntry(instruction='Click the "{}" button.', tags=("fake",), max_steps=3),
+    "two-steps": _clicks(2, '"{}" button', 4),
+    "three-steps": _clicks(3, '"{}" button', 5),
+    "enter-text": TaskEntry(instruction='Type "{}" and click the "{}" button.', tags=("fake", "typing"), max_steps=5),
+    "note": TaskEntry(
+        instruction='Write a note that says "{}".', tags=("fake", "typing"), max_steps=3, verifier=JUDGED
+    ),
+}
+"""Tasks by template."""
+
+
 class FakeEnvironment(Environment[FakeConfig]):
     """Tasks with buttons and text fields, a task whose sandbox dies, and a task without a verifier."""
 
@@ -178,7 +198,7 @@ class FakeEnvironment(Environment[FakeConfig]):
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
         """Tasks by template."""
-        return _entries()
+        return ENTRIES
 
     @property
     def sandboxes(self) -> int:
@@ -188,27 +208,3 @@ class FakeEnvironment(Environment[FakeConfig]):
     def host(self) -> Host:
         """Returns a host that does nothing, because the sandboxes run in this process."""
         return NoHost(lambda: FakeSandbox(self.config))
-
-
-@cache
-def _entries() -> Mapping[str, TaskEntry]:
-    return {
-        **{name: _clicks(1, '"{}" button', 3) for name in ("click-target", "click-one", "click-of-three")},
-        **{f"click-{colour}": _clicks(1, f'"{colour}" button', 3) for colour in COLOURS},
-        "dies": TaskEntry(instruction='Click the "{}" button.', tags=("fake",), max_steps=3),
-        "two-steps": _clicks(2, '"{}" button', 4),
-        "three-steps": _clicks(3, '"{}" button', 5),
-        "enter-text": TaskEntry(
-            instruction='Type "{}" and click the "{}" button.', tags=("fake", "typing"), max_steps=5
-        ),
-        "note": TaskEntry(
-            instruction='Write a note that says "{}".', tags=("fake", "typing"), max_steps=3, verifier=JUDGED
-        ),
-    }
-
-
-def _clicks(count: int, button: str, max_steps: int) -> TaskEntry:
-    instruction = "Click " + ", then ".join([f"the {button}"] * count) + "."
-    return TaskEntry(
-        instruction=instruction, tags=("fake", "multi-step" if count > 1 else "single-step"), max_steps=max_steps
-    )
