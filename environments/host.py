@@ -2,11 +2,12 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar, final
 
 from environments.processes import memory_mb
 from environments.sandbox import Sandbox
+from schemas.failure import FlywheelError, SandboxFailure
 
 ANSWERS_S = 10.0
 """Time limit of a health check in seconds; a healthy process answers within milliseconds, even if it is busy."""
@@ -93,6 +94,19 @@ class HostProcess(Protocol):
     async def end(self) -> None:
         """Ends the process and its descendants."""
         ...
+
+
+def start_once(start: Callable[[], Awaitable[HostProcess]], hint: str) -> str:
+    """Starts a process and ends it, for `flywheel doctor`; raises FlywheelError with the hint if it does not start."""
+
+    async def tried() -> None:
+        await (await start()).end()
+
+    try:
+        asyncio.run(tried())
+    except SandboxFailure as error:
+        raise FlywheelError(error.reason, hint) from error
+    return "it started and answered"
 
 
 P = TypeVar("P", bound=HostProcess)

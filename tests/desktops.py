@@ -108,6 +108,6 @@ def on_a_box(work: Callable[[RunningDesktop], Awaitable[T]], config: DesktopConf
         try:
             return await work(box)
         finally:
-            await box.close()
+            await box.end()
 
     return asyncio.run(run())

@@ -80,7 +80,7 @@ class DesktopMachine:
         if sandbox is not None:
             await sandbox.stop()
         if box is not None:
-            await box.close()
+            await box.end()
 
     async def windows(self) -> list[dict[str, Any]]:
         """Lists the open windows."""

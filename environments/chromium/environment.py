@@ -1,6 +1,5 @@
 """Define the common parts of all browser environments: config keys, hosts, and requirements on this machine."""
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +8,11 @@ from typing import TypeVar
 from environments.chromium.browser import Browser, browser_version, find_browser
 from environments.chromium.host import BrowserHost
 from environments.environment import Environment
-from environments.host import Host
+from environments.host import Host, start_once
 from environments.sandbox import Sandbox
 from schemas.check import Probe
 from schemas.config.section import Count, Positive, Whole
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure
 
 
 class ChromiumConfig(EnvironmentConfig):
@@ -77,12 +75,4 @@ class ChromiumEnvironment(Environment[Options]):
         return find_browser(self.config.browser, f"environments.{self.name}.browser")
 
     def _start(self) -> str:
-        async def start() -> None:
-            browser = await Browser.launch(self._path())
-            await browser.end()
-
-        try:
-            asyncio.run(start())
-        except SandboxFailure as error:
-            raise FlywheelError(error.reason, "Run it by hand to see its output.") from error
-        return "it started and answered"
+        return start_once(lambda: Browser.launch(self._path()), "Run it by hand to see its output.")

@@ -34,7 +34,7 @@ class AskFailed(Exception):
 
 
 class RunningDesktop:
-    """A running desktop, which `start` starts and `close` ends."""
+    """A running desktop, which `start` starts and `end` ends."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: str | None) -> None:
         self._process, self._folder = process, folder
@@ -60,27 +60,26 @@ class RunningDesktop:
         except BaseException:
             await asyncio.wait((spawning,))  # a process cannot be ended during its start
             if spawning.exception() is None:
-                await cls(spawning.result(), folder).close()
+                await cls(spawning.result(), folder).end()
             elif folder:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         return box
 
     async def _begin(self, settings: Mapping[str, bytes]) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin is not None and stdout is not None and stderr is not None
         with contextlib.suppress(ConnectionError):
-            self._process.stdin.write(json.dumps(_listed(settings)).encode() + b"\n")
-        first = await self._process.stdout.readline()
-        output = json.loads(first) if first.startswith(b"{") else {"error": await self._complaint()}
-        if "error" in output:
-            raise SandboxFailure(f"the desktop does not start: {output['error']}")
-        assert self._process.stderr is not None
+            stdin.write(json.dumps(_listed(settings)).encode() + b"\n")
+        first = await stdout.readline()
+        if first.startswith(b"{"):
+            error = json.loads(first).get("error")
+        else:
+            error = (await stderr.read())[-400:].decode(errors="replace").strip() or "no output"
+        if error is not None:
+            raise SandboxFailure(f"the desktop does not start: {error}")
         self._reader = asyncio.create_task(self._read())
-        self._drain = asyncio.create_task(self._process.stderr.read())  # so that it never blocks on its error output
-
-    async def _complaint(self) -> str:
-        assert self._process.stderr is not None
-        return (await self._process.stderr.read())[-400:].decode(errors="replace").strip() or "no output"
+        self._drain = asyncio.create_task(stderr.read())  # so that it never blocks on its error output
 
     @property
     def home(self) -> str:
@@ -151,7 +150,7 @@ class RunningDesktop:
         else:
             terminate(self._process)
 
-    async def close(self) -> None:
+    async def end(self) -> None:
         """Ends the desktop and waits until no process is left; kills it if it does not end at the end of its input."""
         try:
             if self._process.stdin is not None:

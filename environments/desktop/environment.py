@@ -1,6 +1,5 @@
 """Run a desktop as an environment: real programs on a real X server, with real input events."""
 
-import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -15,11 +14,11 @@ from environments.desktop.sandbox import DesktopSandbox, begin
 from environments.desktop.tasks import calculator, editor, files, pictures, terminal, windows
 from environments.desktop.tasks.task import DesktopTask
 from environments.environment import Environment
-from environments.host import Host, NoHost
+from environments.host import Host, NoHost, start_once
 from schemas.check import Probe
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure
+from schemas.failure import FlywheelError
 from schemas.tables.task import TaskEntry
 
 Side = Annotated[int, Field(ge=320, le=4096)]
@@ -101,15 +100,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
         )
 
     def _start(self) -> str:
-        async def start() -> None:
-            box = await begin(self.config)
-            await box.close()
-
-        try:
-            asyncio.run(start())
-        except SandboxFailure as error:
-            raise FlywheelError(error.reason, "Run Xvfb by hand to see its output.") from error
-        return "it started and answered"
+        return start_once(lambda: begin(self.config), "Run Xvfb by hand to see its output.")
 
 
 def missing_packages() -> list[str]:

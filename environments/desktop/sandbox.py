@@ -169,7 +169,7 @@ class DesktopSandbox(Sandbox):
 
     async def _stop(self) -> None:
         if self._opened is not None:
-            await self._opened.close()
+            await self._opened.end()
 
     async def _abandon(self) -> None:
         if self._opened is not None:

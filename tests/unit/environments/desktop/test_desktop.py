@@ -273,7 +273,7 @@ def test_without_namespaces_a_desktop_works_and_leaves_nothing_either() -> None:
         await box.ask("execute", command="setsid nohup sleep 1000 >/dev/null 2>&1 &", timeout_s=5)
         found = [one.pid for one in processes(box.pid)]
         assert home.is_dir() and (await box.content("look"))[1]
-        await box.close()
+        await box.end()
         assert not home.exists() and left_behind(found) == []
 
     asyncio.run(run())
