@@ -25,7 +25,7 @@ from tasks.running.console import bar, print_line
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.amounts import SeedsOf, measured_suites, validation_seeds
-from tasks.shared.policies import candidate_of
+from tasks.shared.policies import made_in
 from tasks.shared.weights import load_policy
 
 SUITES = ("suite", "held_out", "synthesized")
@@ -88,7 +88,7 @@ class EvaluationResult(StageResult):
 def evaluate_candidate(run: Run, iteration: int) -> StageResult:
     """Evaluate the candidate on held-out seeds of the suite, and on held-out tasks."""
     config, lake = run.config, run.lake
-    candidate = candidate_of(lake, iteration)
+    candidate = made_in(lake, iteration)
     if candidate is None:
         return PlainResult(text="nothing was trained")
     return measure_challenger(config, lake, candidate)

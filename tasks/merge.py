@@ -1,7 +1,7 @@
 """Merge policies with a common origin into one policy, and search the weights by held-out success."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,6 @@ from learning.algorithms.merging import check_alike, check_shares, grid, merge_c
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
-from schemas.tables.policy import PolicyVersion
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.measure import measured
@@ -18,7 +17,7 @@ from tasks.running.console import err
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import Origin, last_iteration, policies, policy_row, register
+from tasks.shared.policies import Origin, ancestry, last_iteration, policies, policy_row, register
 from tasks.shared.weights import checkpoint_folder
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000
@@ -75,7 +74,7 @@ def merge_policies(config: Config, named: list[str], shares: list[float] | None,
         return version  # an earlier process merged the policies and was killed
     folder = work_folder(lake, version)
     tried = [TriedWeights(tuple(shares), None)] if shares else _search(config, folders, parts, folder / "tried")
-    best = best_of(tried)
+    best = max(tried, key=lambda one: (one.success or 0.0, -max(one.shares)))  # among equals, the most even weights
     merged = folder / "merged"
     shutil.rmtree(merged, ignore_errors=True)
     merge_checkpoints(folders, best.shares, merged)
@@ -97,7 +96,7 @@ def common_origin(lake: Lake, names: Sequence[str]) -> str:
         CheckpointError: there is none, so an interpolation of the weights would not work.
     """
     known = policies(lake)
-    chains = [_ancestry(known, name) for name in names]
+    chains = [ancestry(known, name) for name in names]
     origin = next((name for name in chains[0] if all(name in chain for chain in chains)), None)
     if origin is None or known[origin].method == "random":
         raise CheckpointError(
@@ -105,19 +104,6 @@ def common_origin(lake: Lake, names: Sequence[str]) -> str:
             "Merge policies that `flywheel lineage` leads back to the same trained policy.",
         )
     return origin
-
-
-def best_of(tried: Sequence[TriedWeights]) -> TriedWeights:
-    """Return the weights with the highest success. Among equal success rates, return the most even weights."""
-    return max(tried, key=lambda one: (one.success or 0.0, -max(one.shares)))
-
-
-def _ancestry(known: Mapping[str, PolicyVersion], version: str | None) -> list[str]:
-    chain: list[str] = []
-    while version is not None and version in known and version not in chain:
-        chain.append(version)
-        version = known[version].parent
-    return chain
 
 
 def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> list[TriedWeights]:

@@ -1,7 +1,7 @@
 """Read and write the log of promotions and rollbacks, which determines the champion (`tasks.shared.policies`)."""
 
-from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Container
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.shared.lease import lease
-from tasks.shared.policies import policies, promotions
+from tasks.shared.policies import ancestry, policies, promotions
 
 LOCK = "control/deciding"
 """Folder of the lease on promotions."""
@@ -20,15 +20,13 @@ OUTCOMES = {"promote": "promoted", "hold": "held", "reject": "rejected"}
 ROLLED_BACK = "rolled back"
 
 
-@contextmanager
-def promotion_lock(lake: Lake) -> Iterator[None]:
+def promotion_lock(lake: Lake) -> AbstractContextManager[None]:
     """Wait for the promotion lock and hold it, so that two processes cannot promote at once.
 
     Raises:
         UsageError: another process has held the lock for ten minutes. The message has this process.
     """
-    with lease(lake, LOCK, wait=True):
-        yield
+    return lease(lake, LOCK, wait=True)
 
 
 def decided_at(lake: Lake) -> datetime:
@@ -46,19 +44,10 @@ def abandoned(lake: Lake, policy: PolicyVersion) -> str | None:
     """Return the nearest ancestor of a policy that was rolled back, or None. Ancestors of the champion are skipped."""
     rows, fallen = policies(lake), rolled_back(lake)
     of_champion = {
-        name for row in rows.values() if row.status == "champion" for name in _ancestry(rows, row.policy_version)
+        name for row in rows.values() if row.status == "champion" for name in ancestry(rows, row.policy_version)
     }
-    ways = _ancestry(rows, policy.parent)
+    ways = ancestry(rows, policy.parent)
     return next((name for name in ways if name in fallen and name not in of_champion), None)
-
-
-def _ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[str]:
-    """Return a policy and its ancestors, the nearest first."""
-    found: list[str] = []
-    while version is not None and version in rows and version not in found:
-        found.append(version)
-        version = rows[version].parent
-    return found
 
 
 def rolled_back(lake: Lake) -> dict[str, Promotion]:

@@ -29,7 +29,7 @@ from tasks.running.events import DECIDED, HELD, emit_result
 from tasks.running.run import Run, run_of
 from tasks.running.stage import stage
 from tasks.shared.master_weights import sweep_master_weights
-from tasks.shared.policies import candidate_of, champion, measured_ancestor, policy_row, promotions
+from tasks.shared.policies import champion, made_in, measured_ancestor, policy_row, promotions
 
 DECISION_TEXTS = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}
 NUMBERS = {"decision", "pairs", "wins", "losses", "difference", "low", "high", "llr", "reason", "against", "champion"}
@@ -71,7 +71,7 @@ class PromotionResult(StageResult, extra="allow"):
 def promote_candidate(run: Run, iteration: int) -> PromotionResult:
     """Promote the candidate if it passes the test against the current champion on the same seeds."""
     config, lake = run.config, run.lake
-    candidate = candidate_of(lake, iteration)
+    candidate = made_in(lake, iteration)
     if candidate is None:
         return PromotionResult(promoted=False, champion=champion(lake).policy_version)
     return PromotionResult.of(challenge(config, lake, candidate))

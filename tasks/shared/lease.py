@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
@@ -169,15 +169,13 @@ def lease_owner(lake: Lake, folder: str = ITERATIONS) -> LeaseOwner | None:
     return owner if owner and owner.left_s(lake.blobs.store, newest) else None
 
 
-@contextmanager
-def iteration_lock(lake: Lake) -> Iterator[None]:
+def iteration_lock(lake: Lake) -> AbstractContextManager[None]:
     """Hold the lease on the lake's iterations, so that two runs do not make the same iteration.
 
     Raises:
         UsageError: another run holds the lease. The message has its machine and process.
     """
-    with lease(lake, ITERATIONS):
-        yield
+    return lease(lake, ITERATIONS)
 
 
 def _take(lake: Lake, folder: str, content: bytes) -> str:

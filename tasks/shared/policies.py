@@ -119,12 +119,19 @@ def measured_ancestor(lake: Lake, version: str | None) -> PolicyVersion:
     return measured_ancestor(lake, row.parent) if row.kind == "intermediate" else row
 
 
+def ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[str]:
+    """Return a policy and its ancestors among these policies, the nearest first."""
+    found: list[str] = []
+    while version is not None and version in rows and version not in found:
+        found.append(version)
+        version = rows[version].parent
+    return found
+
+
 def origin_of(lake: Lake) -> PolicyVersion | None:
     """Return the policy without a parent that the champion descends from; None before the first policy."""
     rows, row = policies(lake), champion_if_any(lake)
-    while row is not None and row.parent in rows:
-        row = rows[row.parent]
-    return row
+    return row and rows[ancestry(rows, row.policy_version)[-1]]
 
 
 def made_from(lake: Lake, names: Collection[str]) -> list[str]:
@@ -136,13 +143,8 @@ def made_from(lake: Lake, names: Collection[str]) -> list[str]:
     return [name for name in rows if name in found.difference(names)]
 
 
-def candidate_of(lake: Lake, iteration: int) -> PolicyVersion | None:
-    """Return the policy that this iteration trained, or None if it trained none."""
-    return made_in(lake, iteration, "iteration")
-
-
-def made_in(lake: Lake, iteration: int, kind: Kind) -> PolicyVersion | None:
-    """Return the policy of this kind that an iteration made, or None."""
+def made_in(lake: Lake, iteration: int, kind: Kind = "iteration") -> PolicyVersion | None:
+    """Return the policy of this kind that an iteration made, or None. The candidate has the kind `iteration`."""
     made = (row for row in policies(lake).values() if (row.iteration, row.kind) == (iteration, kind))
     return next(made, None)
 
@@ -154,5 +156,4 @@ def version_of(iteration: int) -> str:
 
 def last_iteration(lake: Lake) -> int:
     """Return the latest iteration with trajectories; 0 if there is none. Imports do not count."""
-    iterations = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
-    return max([0, *iterations])
+    return max([0, *lake.iterations("trajectories")])

@@ -28,7 +28,7 @@ from storage.lake import Lake
 from tasks.collect.collect import collect_trajectories
 from tasks.running.run import run_of
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import candidate_of, policy_row
+from tasks.shared.policies import made_in, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import planned_groups
 from tasks.train.train import train_policy
@@ -90,7 +90,7 @@ def test_one_reward_for_all_trains_nothing_and_there_is_no_candidate(folder: Pat
     lake = streaming.begin(config, folder)
     made = turn(config, lake, 3)
     assert made["samples"] == 0 and "all advantages are 0" in made["say"]
-    assert candidate_of(lake, 1) is None and len(stored(lake)) == 12
+    assert made_in(lake, 1) is None and len(stored(lake)) == 12
 
 
 @pytest.mark.nightly  # the trainer's death always runs
