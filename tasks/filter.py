@@ -63,7 +63,7 @@ def decide_routes(run: Run, iteration: int) -> FilterResult:
     if shares_out(run.config) and any(gate.given for gate in gates_of(run.config.filter)):
         history = VerdictHistory(run.config, run.lake, iteration)
         judge_in_parts(run.config, iteration, [*history.wanted(), *history.audited(run.config.judge.audit)])
-    decisions, reflections, unanswered = _decided(run.config, run.lake, iteration, None)
+    decisions, reflections, unanswered = decide(run.config, run.lake, iteration)
     routes = Counter(decision.route for decision in decisions)
     reason = max(unanswered, key=unanswered.__getitem__, default="")
     gates: dict[str, Counter[str]] = {}
@@ -80,20 +80,14 @@ filter_trajectories = stage("filter")(decide_routes)
 
 def decide(
     config: Config, lake: Lake, iteration: int, names: Container[str] | None = None
-) -> tuple[list[Verdict], int]:
+) -> tuple[list[Verdict], int, Counter[str]]:
     """Write the results of the gates and rules for the trajectories of an iteration, or only for the named
     trajectories.
 
     Returns:
-        The decisions, and the number of steps with a finding.
+        The decisions, the number of steps with a finding, and the number of trajectories without an answer of the
+        judge, by reason.
     """
-    return _decided(config, lake, iteration, names)[:2]
-
-
-def _decided(
-    config: Config, lake: Lake, iteration: int, names: Container[str] | None
-) -> tuple[list[Verdict], int, Counter[str]]:
-    """Do the same as `decide`, and also count the trajectories without an answer of the judge, by reason."""
     decisions = list[Verdict]()
     verdicts, found = RowPacker("verdicts"), RowPacker("reflections")
     asks = any(gate.given for gate in gates_of(config.filter))

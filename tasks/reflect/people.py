@@ -98,7 +98,8 @@ def verify_people(run: Run) -> Mapping[str, int]:
     _prefer(run.lake, found)
     states = Counter[str](one.state for one in found)
     if waiting:
-        err().print(f"people: {counted(len(waiting), 'correction')} tried; in all {_listed(states)}")
+        listed = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        err().print(f"people: {counted(len(waiting), 'correction')} tried; in all {listed}")
     return dict(states)
 
 
@@ -138,7 +139,7 @@ def _try(run: Run, iteration: int, group: Sequence[_TriedCorrection], attempts: 
         for one, plan in planned:
             one.tried.append(attempts.stored[plan.trajectory_id])
             names.add(plan.trajectory_id)
-    decisions, _ = decide(run.config, run.lake, iteration, names)
+    decisions, *_ = decide(run.config, run.lake, iteration, names)
     by_name = {one.trajectory_id: TrajectoryRoute.of(one) for one in decisions}
     steps = (steps for name, (_, steps) in attempts.stored.items() if name in names)
     run.lake.append("annotations", list(annotations_of(by_name, steps, utc_now())))
@@ -160,7 +161,3 @@ def _prefer(lake: Lake, found: Sequence[Corrected]) -> None:
         if not one.verified
     ]
     lake.upsert("pairs", better)
-
-
-def _listed(states: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))

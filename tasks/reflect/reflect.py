@@ -8,12 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 
-from curation.reflection import (
-    CorrectedTrajectory,
-    annotation_of,
-    finding_of,
-    pair_of,
-)
+from curation.reflection import CorrectedTrajectory, annotation_of, finding_of, pair_of
 from schemas.table import Metrics, utc_now
 from schemas.tables.stage import PlainResult
 from schemas.tables.trajectory import Trajectory
@@ -49,7 +44,7 @@ def _keep(run: Run, iteration: int, cases: Sequence[ReflectionCase]) -> list[Cor
     """Run the gates on the rolled-out trajectories, and write annotations and pairs of accepted trajectories."""
     lake, now = run.lake, utc_now()
     names = {one.trajectory_id for one, _ in corrections_of(lake, iteration)}
-    decisions, _ = decide(run.config, lake, iteration, names)
+    decisions, *_ = decide(run.config, lake, iteration, names)
     accepted = {one.trajectory_id for one in decisions if one.route in ("sft", "rl")}
     found = [
         correction

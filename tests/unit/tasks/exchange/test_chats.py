@@ -69,7 +69,7 @@ def more(run: Run, folder: Path, iteration: int, rows: list[dict[str, Any]], nam
 def decided_on(run: Run, iteration: int, asked: Request) -> list[Verdict]:
     """What the filter decides on an import."""
     _import_records(run, iteration, asked, f"import:{asked.format}:{iteration % 100:016x}")
-    decided, _ = decide(run.config, run.lake, iteration)
+    decided, *_ = decide(run.config, run.lake, iteration)
     run.lake.append("verdicts", decided)
     return list(decided)
 

@@ -60,7 +60,7 @@ def brought(run: Run, form: str, folder: Path) -> dict[str, Verdict]:
     _import_records(run, ITERATION, Request(format=form, path=folder), f"import:{form}:0123456789abcdef")
     rows = run.lake.rows(Trajectory, {"iteration": ITERATION})
     names = {one.trajectory_id: json.loads(one.extra or "")["flywheel"]["trajectory_id"] for one in rows}
-    decided, _ = decide(run.config, run.lake, ITERATION)
+    decided, *_ = decide(run.config, run.lake, ITERATION)
     return {names[one.trajectory_id]: one for one in decided}
 
 

@@ -87,7 +87,7 @@ def test_what_a_judge_accepts_of_two_imports_alike_is_imitated_once(run: Run, tm
 
 def test_a_judge_can_be_asked_later_about_imports_that_do_not_say_how_they_ended(run: Run, tmp_path: Path) -> None:
     brought(run, tmp_path / "in", [record("good", "ada"), record("bad", "eve")])
-    decided, _ = decide(config(tmp_path), run.lake, -2)
+    decided, *_ = decide(config(tmp_path), run.lake, -2)
     assert {one.route for one in decided} == {"ct"}
     found = judge_again(run.config, run.lake, None)
     assert (found.judged, found.skipped) == (2, 0)
