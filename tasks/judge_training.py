@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from common.text import counted
 from curation.agreement import Confusion, confusion_of
@@ -23,6 +23,7 @@ from models.judges.local.judge import LocalJudge, LocalOptions, page_of
 from models.judges.registry import case_of, screens_of
 from schemas.config import Config
 from schemas.failure import UsageError
+from schemas.observation import element_at, elements_of
 from schemas.tables.step import Step
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
@@ -34,6 +35,7 @@ from tasks.shared.trajectories import trajectories_of
 from tasks.shared.verdict_history import Stored, judged_tasks
 
 Part = Literal["train", "validation", "test"]
+PARTS: tuple[Part, ...] = get_args(Part)
 LEAST = 10
 """Minimum number of trajectories of each outcome in a part."""
 TOGETHER = 128
@@ -160,19 +162,15 @@ def read_split(
         note: called for every trajectory.
     """
     chance = random.Random(config.seed)
-    parts: dict[Part, Cases] = {
-        "train": Cases(work / "train"),
-        "validation": Cases(work / "validation"),
-        "test": Cases(work / "test"),
-    }
+    parts: dict[Part, Cases] = {part: Cases(work / part) for part in PARTS}
     split = Split(parts, Points(work / "points", chance))
     judged = judged_tasks(lake)
     practice = {task.task_id for task in lake.rows(GuiTask, {"split": "practice"})}
-    for iteration in sorted(set(lake.read("trajectories", ["iteration"])["iteration"].to_pylist())):
+    for iteration in lake.iterations("trajectories"):
         if iterations is not None and not iterations[0] <= iteration < iterations[1]:
             continue
         for chunk, pngs in ended(config, lake, iteration):
-            fresh: dict[Part, list[Example]] = {"train": [], "validation": [], "test": []}
+            fresh: dict[Part, list[Example]] = {part: [] for part in PARTS}
             screens: dict[str, Step] = {}
             for trajectory, steps in chunk:
                 note()
@@ -225,16 +223,13 @@ def require_enough(split: Split) -> None:
 
 def _readings(step: Step, png: bytes, chance: random.Random) -> Iterator[LabelledPoint]:
     """Yield points of a screen, each labelled with the smallest element at the point; none without listed elements."""
-    elements = json.loads(step.elements or "[]")
+    elements = elements_of(step.elements or "[]")
     for _ in range(POINTS if elements else 0):
         if chance.random() < 0.85:
-            left, top, right, bottom = chance.choice(elements)[2]
+            left, top, right, bottom = chance.choice(elements).box
             x, y = left + (right - left) * chance.uniform(0.1, 0.9), top + (bottom - top) * chance.uniform(0.15, 0.85)
         else:
             x, y = chance.random(), chance.random()
-        there = [one for one in elements if one[2][0] <= x <= one[2][2] and one[2][1] <= y <= one[2][3]]
-        if not there:
-            yield LabelledPoint(png, x, y, "", "")
-            continue
-        name, kind, *_ = min(there, key=lambda one: (one[2][2] - one[2][0]) * (one[2][3] - one[2][1]))
+        found = element_at((x, y), elements)
+        name, kind = (found.name, found.kind) if found else ("", "")
         yield LabelledPoint(png, x, y, name if len(name) <= LONGEST else "", kind)

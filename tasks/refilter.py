@@ -130,7 +130,7 @@ def _decided(lake: Lake, iteration: int) -> dict[str, list[str | None]]:
 
 
 def _asked(lake: Lake, iterations: tuple[int, int] | None) -> list[int]:
-    there = sorted(set(lake.read("trajectories", ["iteration"])["iteration"].to_pylist()))
+    there = lake.iterations("trajectories")
     found = sorted(
         (one for one in there if iterations is None or iterations[0] <= one < iterations[1]), key=chronological
     )

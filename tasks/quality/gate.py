@@ -73,7 +73,7 @@ def verify_quality(config: Config, iteration: int | None) -> Passed:
         GateRefused: as in `check_quality`.
     """
     run = run_of(config, create=False)
-    known = sorted(set(run.lake.read("trajectories", ["iteration"])["iteration"].to_pylist()), key=chronological)
+    known = sorted(run.lake.iterations("trajectories"), key=chronological)
     if not known or iteration not in {None, *known}:
         which = "any iteration" if iteration is None else label_of(iteration)
         there = ", ".join(label_of(one) for one in known) or "nothing yet"
