@@ -27,7 +27,7 @@ from tasks.shared.amounts import collected, measured_first, measured_suites, tra
 from tasks.shared.paths import lake_if_any
 from tasks.shared.policies import champion
 from tasks.shared.status import IterationStatus, begun_iterations
-from tasks.shared.suite import catalog_and_made
+from tasks.shared.suite import tasks_of
 from tasks.watch import last_trained, new_since
 
 BYTES_PER_TRAJECTORY = 15_000
@@ -96,7 +96,7 @@ def plan_of(config: Config, iterations: int) -> Plan:
     for probe in planned(config):
         probe.examine()
     lake = lake_if_any(config)
-    tasks = catalog_and_made(config, lake)
+    tasks = tasks_of(config, lake)
     named = {
         split: [name_in(config, task.task_id) for task in tasks if task.split == split]
         for split in ("train", "held_out", "practice")

@@ -50,7 +50,7 @@ def measured_suites(config: Config, lake: Lake | None) -> dict[str, SeedsOf]:
     chosen = config.evaluate
     suite = validation_seeds(config, "train", chosen.seeds)
     plans = {"suite": suite, "held_out": validation_seeds(config, "held_out", chosen.held_out_seeds)}
-    if made := made_tasks(config, lake) if lake else []:
+    if made := made_tasks(config, lake):
         plans["synthesized"] = [(task, suite[0][1]) for task in made]
     return plans
 

@@ -1,7 +1,5 @@
 """List the tasks of a run: tasks of the config's catalog, and accepted made tasks of the lake."""
 
-from collections.abc import Mapping
-
 from curation.synthesis.leaks import ancestors
 from curation.synthesis.makers import makers_of
 from environments.catalog import catalog, whole_catalog
@@ -13,26 +11,20 @@ from schemas.tables.task import GuiTask
 from storage.lake import Lake
 
 
-def tasks_of(config: Config, lake: Lake) -> list[GuiTask]:
-    """Return the tasks of the catalog, followed by the made tasks that are rolled out."""
+def tasks_of(config: Config, lake: Lake | None) -> list[GuiTask]:
+    """Return the tasks of the catalog, followed by the made tasks that are rolled out, if there is a lake."""
     return [*catalog(config), *made_tasks(config, lake)]
 
 
-def catalog_and_made(config: Config, lake: Lake | None) -> list[GuiTask]:
-    """Return the tasks of the catalog, followed by the made tasks of the lake, if there is a lake."""
-    return tasks_of(config, lake) if lake is not None else catalog(config)
-
-
-def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
-    """Return the accepted made tasks that can be rolled out, in the order of their ids.
+def made_tasks(config: Config, lake: Lake | None) -> list[GuiTask]:
+    """Return the accepted made tasks that can be rolled out, in the order of their ids; empty without a lake.
 
     The config has their environments, with unchanged properties. They are not retired, and do not descend from a task
     that is held out.
     """
-    rows = [
-        one for one in lake.rows(Proposal, {"status": "accepted"}) if one.world == worlds(config).get(one.environment)
-    ]
-    if not rows:
+    accepted = lake.rows(Proposal, {"status": "accepted"}) if lake else []
+    rows = [one for one in accepted if one.world == worlds(config).get(one.environment)]
+    if not lake or not rows:
         return []
     known = {one.task_id: one for one in lake.rows(GuiTask, {"task_id": [row.task_id for row in rows]})}
     held = {one.task_id for one in whole_catalog(config) if one.split == "held_out"}
@@ -40,14 +32,13 @@ def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
     return [
         known[row.task_id]
         for row in sorted(rows, key=lambda one: one.task_id)
-        if row.task_id in known and not _descends(row.task_id, parents, held)
+        if row.task_id in known and not ancestors([row.task_id], parents) & held
     ]
 
 
 def made_named(config: Config, lake: Lake | None) -> dict[str, GuiTask]:
     """Return the made tasks by id and by template; empty without a lake."""
-    made = made_tasks(config, lake) if lake is not None else []
-    return {name: one for one in made for name in (one.task_id, one.template)}
+    return {name: one for one in made_tasks(config, lake) for name in (one.task_id, one.template)}
 
 
 def parents_of(lake: Lake) -> dict[str, list[str]]:
@@ -79,7 +70,3 @@ def require_makers(config: Config, asks: bool = True) -> None:
     makers, reward = makers_of(config.synthesis)
     for one in (*makers, reward) if asks else ():
         one.require()
-
-
-def _descends(task: str, parents: Mapping[str, list[str]], held: set[str]) -> bool:
-    return bool(ancestors([task], parents) & held)
