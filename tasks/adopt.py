@@ -9,8 +9,6 @@ from models.tiny.layout import CRITIC, is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.tables.policy import PolicyVersion
-from storage.lake import Lake
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
@@ -35,7 +33,7 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     files = [file.name for file in files_of(source)]
     VlmPolicy(source, config.policy)
     require_sound(source)
-    if _weights(source).items() <= _stored(lake, incumbent).items():
+    if _weights(source).items() <= lake.blobs.sums(incumbent.checkpoint).items():
         problem = f"{source} holds the very weights of the champion, {incumbent.policy_version}."
         raise UsageError(
             problem, "There is nothing to adopt; `flywheel rollback POLICY` returns to an earlier champion."
@@ -72,8 +70,3 @@ def _weights(source: Path) -> dict[str, str]:
         with file.open("rb") as opened:
             found[file.name] = hashlib.file_digest(opened, "sha256").hexdigest()
     return found
-
-
-def _stored(lake: Lake, policy: PolicyVersion) -> dict[str, str]:
-    sums = lake.blobs.sums(policy.checkpoint)
-    return {name: digest for name, digest in sums.items() if name.endswith(SAFETENSORS)}

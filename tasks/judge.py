@@ -7,7 +7,7 @@ Routes do not change until the filter runs again. A judge never decides about ta
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 
 from common.text import counted
@@ -44,13 +44,8 @@ class Judging:
 
     def add(self, other: "Judging") -> None:
         """Add the counts of another part."""
-        self.seen += other.seen
-        self.judged += other.judged
-        self.tokens += other.tokens
-        self.failed += other.failed
-        self.skipped += other.skipped
-        self.seconds += other.seconds
-        self.flips += other.flips
+        for count in fields(self):
+            setattr(self, count.name, getattr(self, count.name) + getattr(other, count.name))
 
 
 @dataclass(frozen=True, slots=True)

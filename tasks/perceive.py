@@ -92,7 +92,15 @@ def _read(kind: type[ScreenReader], lake: Lake, iterations: dict[str, int], pngs
         for number, (name, iteration) in enumerate(iterations.items(), 1):
             started = time.perf_counter()
             found[name] = elements_json(reader.read(pngs[name]))
-            lake.append("readings", [_reading(name, iteration, kind.name, found[name], time.perf_counter() - started)])
+            reading = ScreenReading(
+                sha256=name,
+                reader=kind.name,
+                iteration=iteration,
+                elements=found[name],
+                read_ms=1000 * (time.perf_counter() - started),
+                created_at=utc_now(),
+            )
+            lake.append("readings", [reading])
             progress.advance(shown)
             if number % TIDIED == 0:
                 lake.compact("readings")
@@ -102,17 +110,6 @@ def _read(kind: type[ScreenReader], lake: Lake, iterations: dict[str, int], pngs
 def _known(lake: Lake, reader: str, digests: Collection[str]) -> dict[str, str]:
     rows = lake.read("readings", ["sha256", "elements"], {"reader": reader, "sha256": sorted(digests)})
     return dict(zip(rows["sha256"].to_pylist(), rows["elements"].to_pylist(), strict=True))
-
-
-def _reading(name: str, iteration: int, reader: str, elements: str, seconds: float) -> ScreenReading:
-    return ScreenReading(
-        sha256=name,
-        reader=reader,
-        iteration=iteration,
-        elements=elements,
-        read_ms=1000 * seconds,
-        created_at=utc_now(),
-    )
 
 
 def _stored(step: Step, png: bytes) -> Screenshot:

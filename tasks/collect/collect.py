@@ -61,21 +61,17 @@ def collect_trajectories(run: Run, iteration: int) -> PlainResult:
 def _collect_missing(
     run: Run, iteration: int, version: str, left: Sequence[PlannedTrajectory], further: Mapping[str, int]
 ) -> None:
+    """Roll out the missing trajectories of an iteration, also on the machines of `cluster`.
+
+    A part of `cluster` is a Prefect task that finds its finished work. `further` is the number of additional groups by
+    task.
+    """
     if not shares_out(run.config):
         roll_out(run.config, run.lake, left, version)
     elif left:
-        collect_in_parts(run, iteration, version, further)
-
-
-def collect_in_parts(run: Run, iteration: int, version: str, further: Mapping[str, int]) -> int:
-    """Roll out the missing trajectories of an iteration on the machines of `cluster`, and return their number.
-
-    Each part is a Prefect task that finds its finished work. `further` is the number of additional groups by task.
-    """
-    given = {"config": run.config, "run_id": run.run_id, "iteration": iteration, "version": version}
-    given |= {"further": dict(further)}
-    parts = [{**given, "part": part} for part in range(run.config.cluster.parts)]
-    return sum(share_out(run.config, collect_part, parts, "collect, parts"))
+        given = {"config": run.config, "run_id": run.run_id, "iteration": iteration, "version": version}
+        parts = [{**given, "further": dict(further), "part": part} for part in range(run.config.cluster.parts)]
+        share_out(run.config, collect_part, parts, "collect, parts")
 
 
 @part_task("collect-part")
@@ -111,11 +107,10 @@ def roll_out(config: Config, lake: Lake, planned: Sequence[PlannedTrajectory], v
 def attempts(planned: Iterable[PlannedTrajectory]) -> set[str]:
     """Return the ids of trajectories and of all of their possible retries."""
     ids: set[str] = set()
-    for one in planned:
-        now: PlannedTrajectory | None = one
-        while now is not None:
-            ids.add(now.trajectory_id)
-            now = now.retry("sandbox")
+    left: list[PlannedTrajectory] = [*planned]
+    while left:
+        ids |= {one.trajectory_id for one in left}
+        left = [retry for one in left if (retry := one.retry("sandbox"))]
     return ids
 
 

@@ -244,7 +244,7 @@ def _resume_import(run: Run, request: Request, name: str) -> ImportResult:
         known = _name_of(run.lake, one)
         theirs.names.add(known)
         theirs.records += 1
-        if found := _decided(run.lake, one):
+        if found := one.decided if _is_own(run.lake, one) else one.decisions:  # no corrections that this lake exported
             theirs.decided.append((known, found))
     new = decide_all(run.lake, theirs.decided)
     already = len(theirs.names)
@@ -402,11 +402,6 @@ def _is_own(lake: Lake, found: Exchanged) -> bool:
 
 def _has(lake: Lake, lake_id: str, name: str) -> bool:
     return lake_id == lake.lake_id and lake.count("trajectories", {"trajectory_id": name}) > 0
-
-
-def _decided(lake: Lake, found: Exchanged) -> Sequence[ImportedReview]:
-    """Return the reviewers' decisions of a record, without corrections that this lake exported."""
-    return found.decided if _is_own(lake, found) else found.decisions
 
 
 def _name_of(lake: Lake, found: Exchanged) -> str:

@@ -190,13 +190,10 @@ class TrainerProcess:
             found = ", ".join(f"{host} ({count} GPUs)" for host, count in message.gpus.items())
             print_line(f"{message.processes} processes train on {message.machines} machines: {found}")
         if message.damaged is not None:
-            err().print(_set_aside(message), style="yellow")
+            aside = f"is damaged and now at {message.aside}: {message.problem}"
+            err().print(f"The checkpoint of step {message.damaged} {aside}", style="yellow")
         if message.warning:
             err().print(message.warning, style="yellow")
-
-
-def _set_aside(message: TrainerReport) -> str:
-    return f"The checkpoint of step {message.damaged} is damaged and now at {message.aside}: {message.problem}"
 
 
 def _release_memory() -> None:

@@ -5,11 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from curation.reflection import (
-    CORRECTION,
-    led_nowhere,
-    recoverable,
-)
+from curation.reflection import CORRECTION, led_nowhere, recoverable
 from models.families.dialects import format_action
 from models.policy import EXPLORERS, Policy
 from models.proposers.proposer import PROPOSERS, Precedent, ProposerResources
@@ -136,7 +132,7 @@ class Attempts:
             avoid,
             self.run.config.reflect.ahead,
         )
-        return self._plan(case, beginning, proposer.policy_version, attempt)
+        return self._planned_as(case.failed, case.task, beginning, proposer.policy_version, attempt)
 
     def _recovering(self, case: ReflectionCase, state: int) -> PlannedTrajectory | None:
         """Plan a trajectory that repeats the error and then the actions that succeeded in its place."""
@@ -151,7 +147,7 @@ class Attempts:
             (*(recorded(step, self.write) for step in replayed), admitting(known[0]), *known[1:]),
             ahead=0,
         )
-        return self._plan(case, beginning, performed[state].policy_version, 0)
+        return self._planned_as(case.failed, case.task, beginning, performed[state].policy_version, 0)
 
     def going_on(
         self, rolled: Rolled, task: GuiTask, state: int, reply: StepReply, tried: Sequence[Rolled], attempt: int
@@ -167,9 +163,6 @@ class Attempts:
         )
         version = self.actors[attempt % len(self.actors)].policy_version
         return self._planned_as(trajectory, task, beginning, version, attempt)
-
-    def _plan(self, case: ReflectionCase, beginning: Beginning, version: str, attempt: int) -> PlannedTrajectory:
-        return self._planned_as(case.failed, case.task, beginning, version, attempt)
 
     def _planned_as(
         self, trajectory: Trajectory, task: GuiTask, beginning: Beginning, version: str, attempt: int

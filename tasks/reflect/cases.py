@@ -4,12 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from curation.reflection import (
-    FailureSearch,
-    hinted,
-    shares,
-    states_of,
-)
+from curation.reflection import FailureSearch, hinted, shares, states_of
 from rollout.trajectory import DISAGREES
 from schemas.config import Config
 from schemas.tables.reflection import Reflection

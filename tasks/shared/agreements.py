@@ -23,11 +23,6 @@ def renew_agreements(lake: Lake, iteration: int) -> None:
             lake.delete("agreements", f"iteration = {iteration} AND {whose}")
 
 
-def agreements_of(lake: Lake, version: str) -> list[Agreement]:
-    """Return all agreements of one version of a judge."""
-    return lake.rows(Agreement, {"judge_version": version})
-
-
 class Standing:
     """Finds judges on probation, from the agreements in the lake at the first call.
 
@@ -43,7 +38,8 @@ class Standing:
     def probation(self, version: str) -> str:
         """Return the reason why this version of a judge is on probation; empty if it is not."""
         if version not in self._known:
-            self._known[version] = probation(agreements_of(self._lake, version), self._config)
+            agreements = self._lake.rows(Agreement, {"judge_version": version})
+            self._known[version] = probation(agreements, self._config)
         return self._known[version]
 
 

@@ -109,7 +109,8 @@ def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
     if not policy.pins.keys() >= NEEDED:
         return []
     found = answers(lake, UsedDecision, "people_decisions", policy.pins)
-    source, only = _source(policy.method), _only_verified(policy)
+    source = _source(policy.method)
+    only = json.loads(policy.config).get("filter", {}).get("corrections") == "verified"
     return [one for one in found if _read(one, source, only)]
 
 
@@ -217,7 +218,3 @@ def _source(method: str) -> Any:
         return METHODS.instance_of(method).source
     except UsageError:
         return DataSource.ACCEPTED
-
-
-def _only_verified(policy: PolicyVersion) -> bool:
-    return json.loads(policy.config).get("filter", {}).get("corrections") == "verified"

@@ -128,13 +128,8 @@ def _relabelled(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[Mixtu
 def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[MixturePart, dict[str, int]]:
     """Return the own steps of failed trajectories as targets."""
     weighed = ask(lake, "continual_step_weights", recipe.pins)
-    part = MixturePart(
-        weighed,
-        "training_samples",
-        1 - config.train.ct.perception,
-        steps=True,
-        parameters=_reported(config),
-    )
+    share = 1 - config.train.ct.perception
+    part = MixturePart(weighed, "training_samples", share, steps=True, parameters=_reported(config))
     return part, {"failed_steps": part.usable}
 
 

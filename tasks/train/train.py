@@ -67,13 +67,8 @@ def continue_training(run: Run, iteration: int) -> StageResult:
         return PlainResult(text="not in this iteration")
     train = config.train.model_copy(update={"method": "ct", "ct_every": 0})
     parent = champion(lake).policy_version
-    recipe = PolicyRecipe(continued_version(iteration), parent, iteration, pins_of(lake), "intermediate")
+    recipe = PolicyRecipe(f"{version_of(iteration)}-ct", parent, iteration, pins_of(lake), "intermediate")
     return train_from(config.model_copy(update={"train": train}), lake, recipe)
-
-
-def continued_version(iteration: int) -> str:
-    """Return the name of the policy that continual training makes for an iteration's supervised training."""
-    return f"{version_of(iteration)}-ct"
 
 
 def pins_of(lake: Lake) -> dict[str, int]:
@@ -198,14 +193,7 @@ def _register(
         repeats=recipe.like,
         training_set=training_set,
     )
-    register(
-        lake,
-        config,
-        origin,
-        checkpoint,
-        metrics,
-        seed_of(config, recipe),
-    )
+    register(lake, config, origin, checkpoint, metrics, seed_of(config, recipe))
 
 
 MATERIAL: dict[DataSource, Callable[[Config, Lake, PolicyRecipe], TrainingMaterial]] = {
