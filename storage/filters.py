@@ -1,6 +1,6 @@
 """Convert conditions on rows to Arrow expressions, Delta predicates and DuckDB views."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,14 +19,16 @@ def expression(where: Where | None) -> pads.Expression | None:
     whole: pads.Expression | None = None
     for name, value in where.items():
         column = pads.field(name)
-        several = isinstance(value, list | tuple | set | frozenset)
-        one = column.is_null() if value is None else _any_of(column, list(value)) if several else column == value
+        one = column.is_null() if value is None else column == value
+        if isinstance(value, list | tuple | set | frozenset):
+            one = column.isin(list(value)) if value else pads.scalar(False)
         whole = one if whole is None else whole & one
     return whole
 
 
-def _any_of(column: pads.Expression, values: list[Any]) -> pads.Expression:
-    return column.isin(values) if values else pads.scalar(False)
+def quoted(texts: Iterable[str]) -> str:
+    """Return texts as SQL literals, separated by commas."""
+    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
 
 
 def partitions(contract: Table, rows: pa.Table) -> dict[str, list[Any]]:
@@ -54,6 +56,5 @@ def view(contract: Table, files: Sequence[str], there: Collection[str]) -> str:
     """
     types = ", ".join(f"'{name}': INTEGER" for name in contract.partition_by)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    source = f"read_parquet([{listed}]{hive})"
+    source = f"read_parquet([{quoted(files)}]{hive})"
     return f'CREATE VIEW "{contract.name}" AS SELECT {columns(contract, there)} FROM {source}'

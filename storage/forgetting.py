@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from schemas.tables import TABLES
 from schemas.tables.forgotten import TABLE as FORGOTTEN
+from storage.filters import quoted
 from storage.lake import Lake
 from storage.objects import ObjectStore
 from storage.relog import LOG, Copy, replace, unlike
@@ -112,7 +113,8 @@ def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
     """Remove the data from the files of all versions, and return the number of removed current rows by table."""
     removed = rows_of(lake, doomed)
     for table in removed:
-        lake.delete(table, _predicate(doomed.columns(table)))
+        columns = doomed.columns(table).items()
+        lake.delete(table, " OR ".join(f"{name} IN ({quoted(sorted(values))})" for name, values in columns))
     for table in TABLES:
         columns, text = doomed.columns(table), doomed.text(table)
         if columns or text:
@@ -202,10 +204,3 @@ def _where(columns: Mapping[str, Collection[str]]) -> pads.Expression:
         # a row without an id stays
         found = found | (pads.field(name).is_valid() & pads.field(name).isin(pa.array(sorted(values), pa.string())))
     return found
-
-
-def _predicate(columns: Mapping[str, Collection[str]]) -> str:
-    def quoted(value: str) -> str:
-        return "'" + value.replace("'", "''") + "'"
-
-    return " OR ".join(f"{name} IN ({', '.join(map(quoted, sorted(values)))})" for name, values in columns.items())

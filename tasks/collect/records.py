@@ -7,6 +7,7 @@ from rollout.trajectory import FinishedTrajectory
 from schemas.observation import Observation
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.verdict import Verdict
+from storage.filters import quoted
 from storage.lake import Lake
 
 
@@ -33,9 +34,8 @@ def drop_unfinished(lake: Lake, iteration: int, among: Collection[str] | None = 
     done = set(lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist())
     orphans = sorted((set(steps) - done) if among is None else (set(steps) & set(among)) - done)
     if orphans:
-        names = ", ".join(f"'{name}'" for name in orphans)
         for table in ("steps", "verdicts"):
-            lake.delete(table, f"iteration = {iteration} AND trajectory_id IN ({names})")
+            lake.delete(table, f"iteration = {iteration} AND trajectory_id IN ({quoted(orphans)})")
     return len(orphans)
 
 

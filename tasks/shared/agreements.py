@@ -5,6 +5,7 @@ from schemas.config.curating import JudgeConfig
 from schemas.table import utc_now
 from schemas.tables.agreement import Against, Agreement
 from storage.catalog import answers
+from storage.filters import quoted
 from storage.lake import Lake
 
 
@@ -18,8 +19,7 @@ def renew_agreements(lake: Lake, iteration: int) -> None:
     counted = {(one.judge_version, one.against) for one in found}
     for old in lake.rows(Agreement, {"iteration": iteration}):
         if (old.judge_version, old.against) not in counted:
-            version = old.judge_version.replace("'", "''")
-            whose = f"against = '{old.against}' AND judge_version = '{version}'"
+            whose = f"against = '{old.against}' AND judge_version = {quoted([old.judge_version])}"
             lake.delete("agreements", f"iteration = {iteration} AND {whose}")
 
 

@@ -29,6 +29,7 @@ from schemas.tables.review import DECISIONS, Decision, Review, review_id
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import PERSON, Verdict
+from storage.filters import quoted
 from storage.lake import Lake
 from tasks.shared.trajectories import trajectory_of
 
@@ -255,18 +256,14 @@ def _apply(lake: Lake, effects: Iterable[Effect], undone: Sequence[Review]) -> i
     rows = list(effects)
     changed = sum(lake.append(table, [row for row in rows if isinstance(row, kind)]) for table, kind in _TABLES.items())
     if undone:
-        ids, iterations = _listed(one.review_id for one in undone), ", ".join(str(one.iteration) for one in undone)
-        words = _listed(f"{one.trajectory_id} {version_of(one)}" for one in undone)
+        ids, iterations = quoted(one.review_id for one in undone), ", ".join(str(one.iteration) for one in undone)
+        words = quoted(f"{one.trajectory_id} {version_of(one)}" for one in undone)
         within = f"iteration IN ({iterations})"
         changed += lake.delete("annotations", f"{within} AND annotation_id IN ({ids})")
         changed += lake.delete("pairs", f"{within} AND pair_id IN ({ids})")
         given = f"gate = '{PERSON}' AND trajectory_id || ' ' || gate_version IN ({words})"
         changed += lake.delete("verdicts", f"{within} AND {given}")
     return changed
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join("'" + name.replace("'", "''") + "'" for name in names)
 
 
 def _step(lake: Lake, trajectory: Trajectory, step: int | None) -> Step | None:
