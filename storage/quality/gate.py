@@ -26,7 +26,6 @@ from storage.quality.docs import write_docs
 
 EXAMPLES = 10
 """Maximum number of offending keys in a result."""
-BROKE = "the check broke"
 _REFERENCES: dict[str, tuple[Expectation, ...]] = {
     "trajectories": (
         Expectation(
@@ -97,7 +96,8 @@ def run_gate(
             by_name = {each.expectation_config.meta["name"]: each for each in found.results} if found else {}
             results += [_result(contract, iteration, each, by_name.get(name_of(each))) for each in expectations]
         except Exception as error:  # an error of a check is not a result about the data
-            results += [_broken(contract, iteration, expectation, error) for expectation in expectations]
+            text = f"{type(error).__name__}: {error}"
+            results += [_result(contract, iteration, each, None, text) for each in expectations]
     if docs is not None:
         write_docs(pages, docs, results, keep)
     return [with_trajectories(lake, result) for result in results]
@@ -121,8 +121,10 @@ def _validated(context: Any, lake: Lake, contract: Table, expectations: list[Exp
         return engine.validated(context, contract.name, checks, connection, named_by(contract), EXAMPLES)
 
 
-def _result(contract: Table, iteration: int, expectation: Expectation, found: Any) -> QualityResult:
-    error = _exception(found.exception_info) if found else None
+def _result(
+    contract: Table, iteration: int, expectation: Expectation, found: Any, error: str | None = None
+) -> QualityResult:
+    error = _exception(found.exception_info) if found else error
     seen = (found.result if found else None) or {}
     unexpected = int(seen.get("unexpected_count") or 0)
     return QualityResult(
@@ -130,8 +132,8 @@ def _result(contract: Table, iteration: int, expectation: Expectation, found: An
         table=contract.name,
         expectation=name_of(expectation),
         severity=expectation.severity,
-        success=found is None or (bool(found.success) and error is None),
-        observed=f"{unexpected} of {seen.get('element_count', 0)} unexpected" if not error else BROKE,
+        success=error is None and (found is None or bool(found.success)),
+        observed=f"{unexpected} of {seen.get('element_count', 0)} unexpected" if not error else "the check broke",
         unexpected=unexpected,
         examples=json.dumps(offending(seen, named_by(contract)), sort_keys=True, default=str),
         error=error,
@@ -145,24 +147,9 @@ def offending(result: Mapping[str, Any], key: Sequence[str]) -> list[dict[str, A
 
     For a key of several columns, Great Expectations reports the repeated keys instead of rows.
     """
-    rows = result.get("unexpected_index_list") or result.get("unexpected_list") or []
+    rows = result.get("unexpected_index_list") or result.get("unexpected_list") or ()
     named = [{name: row.get(name) for name in key} for row in rows if isinstance(row, dict)]
     return sorted(named, key=lambda row: [(value is None, value) for value in row.values()])[:EXAMPLES]
-
-
-def _broken(contract: Table, iteration: int, expectation: Expectation, error: Exception) -> QualityResult:
-    return QualityResult(
-        iteration=iteration,
-        table=contract.name,
-        expectation=name_of(expectation),
-        severity=expectation.severity,
-        success=False,
-        observed=BROKE,
-        unexpected=0,
-        examples="[]",
-        error=f"{type(error).__name__}: {error}",
-        because=expectation.because,
-    )
 
 
 def _exception(info: Mapping[str, Any] | None) -> str | None:
