@@ -82,7 +82,8 @@ class Table:
     @cached_property
     def schema(self) -> pa.Schema:
         """Builds the Arrow schema. Its metadata has the contract's name and version."""
-        fields = [_field(name, hint) for name, hint in _hints(self.row).items()]
+        hints = typing.get_type_hints(self.row, include_extras=True)
+        fields = [_field(name, hint) for name, hint in hints.items()]
         return pa.schema(fields, metadata={"flywheel.table": self.name, "flywheel.version": str(SCHEMA_VERSION)})
 
     def arrow(self, rows: Iterable[Row | Mapping[str, Any]]) -> pa.Table:
@@ -155,10 +156,6 @@ def matches(column: str, pattern: str, because: str) -> Expectation:
     return Expectation(
         kind="ExpectColumnValuesToMatchRegex", arguments={"column": column, "regex": pattern}, because=because
     )
-
-
-def _hints(row: type[Row]) -> dict[str, Any]:
-    return typing.get_type_hints(row, include_extras=True)
 
 
 def _field(name: str, hint: Any) -> pa.Field:

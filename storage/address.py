@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
@@ -39,12 +40,11 @@ class Address:
     """The fsspec file system; None for a folder on this machine."""
     delta_options: dict[str, str] = field(default_factory=dict, repr=False)
     """Storage options of delta-rs. They include credentials, so `repr` leaves them out."""
-    patience: StoreRetry = field(init=False)
-    """Retry policy for an unreachable store."""
 
-    def __post_init__(self) -> None:
-        """Give the address its own retry policy."""
-        object.__setattr__(self, "patience", StoreRetry(self.uri))
+    @cached_property
+    def patience(self) -> StoreRetry:
+        """Retry policy for an unreachable store."""
+        return StoreRetry(self.uri)
 
     @property
     def local(self) -> bool:
@@ -171,11 +171,6 @@ def _bucket(uri: str) -> str:
     return uri.removeprefix("s3://").split("/")[0]
 
 
-def _no_bucket(uri: str) -> LakeError:
-    problem = f"There is no bucket `{_bucket(uri)}` (`lake.uri` is {uri})."
-    return LakeError(problem, "Make the bucket, or correct `lake.uri`.")
-
-
 def require_bucket(address: Address) -> None:
     """Raise `LakeError` if an S3 address has no S3 server or no bucket.
 
@@ -190,7 +185,8 @@ def require_bucket(address: Address) -> None:
         if _is_foreign(error):
             raise _no_server(address) from error
         if isinstance(error, FileNotFoundError):
-            raise _no_bucket(address.uri) from error
+            problem = f"There is no bucket `{_bucket(address.uri)}` (`lake.uri` is {address.uri})."
+            raise LakeError(problem, "Make the bucket, or correct `lake.uri`.") from error
         raise
     if "Name" not in listed:  # every S3 server repeats the bucket's name
         raise _no_server(address)

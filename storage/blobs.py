@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,12 @@ class Blobs:
         Raises:
             CheckpointError: the directory is missing or empty.
         """
-        files = {path.relative_to(local).as_posix(): path.stat().st_size for path in _files(local)}
-        files = {file: size for file, size in files.items() if file != MANIFEST and (only is None or file in only)}
+        source = open_store(local)
+        sizes = source.sizes()
+        files = {file: sizes[file] for file in sorted(sizes) if file != MANIFEST and (only is None or file in only)}
         if not files:
             raise CheckpointError(f"{local} is no directory with files.", "Check the path.")
         self.store.delete(f"{name}/{MANIFEST}")
-        source = open_store(local)
         sums = {
             file: self.store.patiently(partial(_copy, source, file, size, self.store, f"{name}/{file}"))
             for file, size in files.items()
@@ -202,10 +202,6 @@ def _seen(path: Path) -> list[int]:
     """Return the size of a file in bytes and its modification time in nanoseconds. They show if the file changed."""
     about = path.stat()
     return [about.st_size, about.st_mtime_ns]
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
 def _wrong(problem: str) -> CheckpointError:

@@ -2,7 +2,8 @@
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
+from operator import add
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -69,11 +70,10 @@ def difference(lake: Lake, a: Pins, b: Pins) -> Difference:
             if row["kind"] == "flip":
                 flips.append(ChangedRoute(row["was"], row["is_now"], row["a"], row["examples"]))
                 continue
-            counts = [row[key] for key in Counted.__dataclass_fields__]
+            counts = [row[one.name] for one in fields(Counted)]
             tasks[row["name"]] = Counted(*counts)
-            known = families.get(row["family"], Counted(0, 0, 0, 0, 0, 0))
-            sums = [getattr(known, key) + row[key] for key in Counted.__dataclass_fields__]
-            families[row["family"]] = Counted(*sums)
+            known = astuple(families.get(row["family"], Counted(0, 0, 0, 0, 0, 0)))
+            families[row["family"]] = Counted(*map(add, known, counts))
     return Difference(rows, tasks, families, flips, _judges(lake, a, b))
 
 

@@ -55,12 +55,12 @@ def _explain(place: str, error: Exception) -> LakeError | None:
         if busy := next((word for word in _BUSY_TEXTS if word in text), None):
             hint = "Wait, or let fewer runs use it at once; the same command then continues."
             return StoreUnreachable(f"The S3 endpoint of {place} answers with an error, {busy}.", hint)
-    elif isinstance(error, NotADirectoryError) or _is_locked(error, text):
+    elif (
+        isinstance(error, NotADirectoryError)
+        or getattr(error, "errno", None) in LOCKED
+        or any(word in text for word in _READ_ONLY_TEXTS)
+    ):
         hint = "Check its rights, or name another folder (a lake's is `lake.uri`)."
         why = getattr(error, "strerror", None) or text.splitlines()[0].rstrip(".")
         return LakeError(f"{place} cannot be written: {why}.", hint)
     return None
-
-
-def _is_locked(error: Exception, text: str) -> bool:
-    return getattr(error, "errno", None) in LOCKED or any(word in text for word in _READ_ONLY_TEXTS)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 
@@ -48,9 +47,11 @@ class KeyIndex:
         if unread := files - self._files.keys():
             version = dataset()
             fragments = {fragment.path: fragment for fragment in version.get_fragments()}
-            self._files |= {name: self._read(fragments[name], version.schema) for name in unread}
+            for name in unread:
+                keys = fragments[name].to_table(schema=version.schema, columns=self._key, use_threads=False)
+                self._files[name] = keys.cast(self._schema)
         known = pa.concat_tables([self._schema.empty_table(), *self._files.values()])
-        near = known.filter(_among(known[self._key[0]], rows[self._key[0]]))
+        near = known.filter(pads.field(self._key[0]).isin(rows[self._key[0]].combine_chunks()))
         return without(rows, near, self._key) if near.num_rows else rows
 
     def added(self, files: AbstractSet[str], rows: pa.Table) -> None:
@@ -63,14 +64,6 @@ class KeyIndex:
 
     def _keep(self, files: AbstractSet[str]) -> None:
         self._files = {name: keys for name, keys in self._files.items() if name in files}
-
-    def _read(self, fragment: pads.Fragment, schema: pa.Schema) -> pa.Table:
-        return fragment.to_table(schema=schema, columns=self._key, use_threads=False).cast(self._schema)
-
-
-def _among(values: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whether each value is among the others."""
-    return pc.call_function("is_in", [values], pc.SetLookupOptions(others.combine_chunks()))
 
 
 def _identities(rows: pa.Table, key: Sequence[str]) -> list[tuple[object, ...]]:

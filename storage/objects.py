@@ -137,11 +137,8 @@ class ObjectStore(ABC):
             self.read(name, [(start, part)])
             yield part
 
-    def _missing(self, name: str) -> DamagedError:
-        return DamagedError(f"{self.path(name)} is missing.", "Restore it, or load another step.")
-
-    def _truncated(self, name: str) -> DamagedError:
-        return DamagedError(f"{self.path(name)} ends too early.", "Restore it, or load another step.")
+    def _damaged(self, name: str, problem: str) -> DamagedError:
+        return DamagedError(f"{self.path(name)} {problem}.", "Restore it, or load another step.")
 
 
 def inside(name: str) -> str:
@@ -243,14 +240,14 @@ class LocalStore(ObjectStore):
         try:
             file = os.open(self._at(name), os.O_RDONLY)
         except FileNotFoundError as error:
-            raise self._missing(name) from error
+            raise self._damaged(name, "is missing") from error
         try:
             for start, buffer in ranges:
                 done = 0
                 while done < len(buffer):
                     got = os.preadv(file, [buffer[done:]], start + done)
                     if got == 0:
-                        raise self._truncated(name)
+                        raise self._damaged(name, "ends too early")
                     done += got
                 self.read_bytes += done
         finally:
@@ -380,10 +377,10 @@ class RemoteStore(ObjectStore):
         try:
             parts = self.patiently(lambda: self._files.cat_ranges(at, starts, ends, on_error="raise"))
         except FileNotFoundError as error:
-            raise self._missing(name) from error
+            raise self._damaged(name, "is missing") from error
         for part, (_, buffer) in zip(parts, ranges, strict=True):
             if len(part) != len(buffer):
-                raise self._truncated(name)
+                raise self._damaged(name, "ends too early")
             buffer[:] = part
             self.read_bytes += len(part)
 

@@ -70,16 +70,14 @@ class StoreRetry:
             if self._unreachable_since is None:
                 self._unreachable_since = time.monotonic()
                 until = datetime.now().astimezone() + timedelta(seconds=self._seconds)
-                _report(f"{error.problem} Waiting for it, until {until:%H:%M:%S} at the most (`lake.patience_s`).")
+                waiting = f"Waiting for it, until {until:%H:%M:%S} at the most (`lake.patience_s`)."
+                log.write("warning", f"{error.problem} {waiting}")
 
     def _report_answer(self) -> None:
         if self._unreachable_since is None:
             return
         with self._lock:
             if self._unreachable_since is not None:
-                _report(f"{self._place} answers again after {time.monotonic() - self._unreachable_since:.0f} s.")
+                waited = time.monotonic() - self._unreachable_since
+                log.write("warning", f"{self._place} answers again after {waited:.0f} s.")
                 self._unreachable_since = None
-
-
-def _report(text: str) -> None:
-    log.write("warning", text)

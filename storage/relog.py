@@ -138,16 +138,16 @@ def _added(add: dict[str, Any], copies: Mapping[str, Copy], secret: Collection[s
     if copy is not None:
         changed = {"path": copy.path(add["path"]), "size": copy.size}
         stats = stats and copy.stats(stats)
-    elif any(text in secret for side in ("minValues", "maxValues") for text in _texts(stats.get(side, {}))):
+    elif any(
+        isinstance(bound, str) and bound in secret
+        for side in ("minValues", "maxValues")
+        for bound in stats.get(side, {}).values()
+    ):
         changed, stats = {}, {"numRecords": stats["numRecords"]}
     else:
         return None
     parsed = {"stats_parsed": None} if "stats_parsed" in add else {}
     return {**add, **changed, **parsed, "stats": json.dumps(stats) if stats else None}
-
-
-def _texts(bounds: Mapping[str, Any]) -> list[str]:
-    return [value for value in bounds.values() if isinstance(value, str)]
 
 
 def _line(action: Mapping[str, Any]) -> str:

@@ -43,13 +43,8 @@ _RESERVED = 1_000_000
 _NEWER = "A newer flywheel began to upgrade it: finish with its `flywheel upgrade` and use it, or a new `lake.uri`."
 
 
-def files_of(handle: DeltaTable) -> list[str]:
-    """Return the paths of a local table's Parquet files. Delta's log has URL-encoded paths, such as %20 for a space."""
-    return [unquote(address) for address in handle.file_uris()]
-
-
 def sizes_of(handle: DeltaTable) -> dict[str, int]:
-    """Return the size of each file of a version, by its name below the table."""
+    """Return the size of each file of a version, by its name below the table. Delta's log has URL-encoded paths."""
     return {unquote(path): size for path, size in _logged(handle).items()}
 
 
@@ -144,8 +139,7 @@ class StoredTable:
         assert handle is not None
         there = self._place.patiently(lambda: self._place.store("tables", self.contract.name).sizes())
         with self.lock:
-            needed = pa.table(handle.get_add_actions(flatten=True))["path"].to_pylist()
-        return any(unquote(path) not in there for path in needed)
+            return not sizes_of(handle).keys() <= there.keys()
 
     def dataset(self, version: int | None = None, where: filters.Where | None = None) -> pads.Dataset:
         """Return the rows of a version (the latest if not given) as a data set. A table that does not exist has no
@@ -194,7 +188,7 @@ class StoredTable:
         if "=" in folder or "://" in folder:
             return None
         if self._cache is None:
-            return files_of(handle)
+            return [unquote(address) for address in handle.file_uris()]
         return [f"{folder}/{name}" for name in sizes_of(handle)] if self._is_cached(handle) else None
 
     def _is_cached(self, handle: DeltaTable, needed: Container[str] | None = None) -> bool:

@@ -78,15 +78,13 @@ TABLE = Table(
     ),
 )
 
-SPLIT_STARTS: dict[str, int] = {"train": 0, "validation": 1_000_000, "test": 2_000_000}
+SPLIT_STARTS: dict[SeedSplit, int] = {"train": 0, "validation": 1_000_000, "test": 2_000_000}
 """First seed of each split. `train`: data. `validation`: decisions about promotion. `test`: published numbers."""
 
 
 def split_of(seed: int) -> SeedSplit:
     """Returns the split of a seed."""
-    if seed >= SPLIT_STARTS["test"]:
-        return "test"
-    return "validation" if seed >= SPLIT_STARTS["validation"] else "train"
+    return next(split for split, start in reversed(SPLIT_STARTS.items()) if seed >= start)
 
 
 def trajectory_id(
