@@ -1,7 +1,7 @@
 """Decide whether a candidate or another challenger becomes champion, and roll back to an earlier champion."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Self
 
@@ -111,33 +111,25 @@ def _decide(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[
             if found is None:
                 compared.add(against.policy_version)
                 return None
-            lake.append("promotions", [_record(config, lake, candidate, against, found)])
+            row = _row(
+                lake,
+                found,
+                event=key,
+                policy_version=candidate.policy_version,
+                against=against.policy_version,
+                champion=(candidate if found.promoted else against).policy_version,
+                rule=rule_of(config, candidate).canonical,
+            )
+            lake.append("promotions", [row])
             event = event_of(lake, key)
             assert event is not None
         return event
 
 
-def _record(
-    config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, found: PromotionDecision
-) -> Promotion:
-    new, old = candidate.policy_version, against.policy_version
-    return Promotion(
-        event=f"challenge:{new}",
-        decision=found.outcome,
-        policy_version=new,
-        against=old,
-        champion=new if found.promoted else old,
-        pairs=found.pairs,
-        wins=found.wins,
-        losses=found.losses,
-        difference=found.difference,
-        low=found.low,
-        high=found.high,
-        llr=found.llr,
-        rule=rule_of(config, candidate).canonical,
-        reason=found.reason,
-        created_at=decided_at(lake),
-    )
+def _row(lake: Lake, found: PromotionDecision, **fields: str) -> Promotion:
+    """Return the row of a decision at the current time. The fields replace those of the decision."""
+    numbers = asdict(found)
+    return Promotion(**{"decision": numbers.pop("outcome"), **numbers, **fields, "created_at": decided_at(lake)})
 
 
 def _decision_without_test(
@@ -218,22 +210,15 @@ def before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
 
 def _recorded(lake: Lake, target: PolicyVersion, now: PolicyVersion, reason: str) -> Promotion:
     for number in count():
-        event = Promotion(
+        event = _row(
+            lake,
+            without_test("hold", reason),
             event=f"rollback:{number:04d}",
             decision="rollback",
             policy_version=target.policy_version,
             against=now.policy_version,
             champion=target.policy_version,
-            pairs=0,
-            wins=0,
-            losses=0,
-            difference=None,
-            low=None,
-            high=None,
-            llr=None,
             rule="{}",
-            reason=reason,
-            created_at=decided_at(lake),
         )
         if lake.append("promotions", [event]):
             return event
