@@ -30,22 +30,8 @@ def choose_tasks(run: Run, iteration: int) -> PlainResult:
         total = sum(row.policy_trajectories for row in groups)
         return PlainResult(text=text, numbers={"trajectories": total, IN_GROUPS: True, "left_out": out})
     practice = [task.task_id for task in known if task.split == "practice"]
-    chosen = config.curriculum
-    weighed = answers(
-        lake,
-        Weighed,
-        "curriculum",
-        iteration=iteration,
-        tasks=tasks,
-        method=chosen.method,
-        forgetting=chosen.forgetting,
-        floor=chosen.floor,
-        most_shown=chosen.most_shown,
-        saturated=chosen.saturated,
-        hopeless_below=chosen.hopeless_below,
-        saturated_above=chosen.saturated_above,
-        shown_rate=chosen.shown_rate,
-    )
+    chosen = config.curriculum.model_dump(exclude={"hopeless_share"})
+    weighed = answers(lake, Weighed, "curriculum", iteration=iteration, tasks=tasks, **chosen)
     amount = collected(config, known)
     counts = apportion({row.task_id: row.weight for row in weighed}, amount.chosen)
     share = amount.chosen / amount.total
