@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import reduce
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin
 
@@ -83,17 +84,9 @@ COUNTED = re.compile(r"(?:n|num|number_of)_(.+)|(.+)_(?:count|number)")
 """Pattern of other programs' keys for a number. This project uses the plural: `browsers` for `browser_count`."""
 
 
-def section_at(section: type[BaseModel], where: Sequence[str | int]) -> type[BaseModel] | None:
-    """Finds the section at a path inside another section; None if there is no section with fixed keys."""
-    found: Any = section
-    for key in where:
-        found = _inside(found, key)
-    return _as_section(found)
-
-
 def keys_of(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
     """Lists the keys of the section at a path inside another section; empty if there is no section with fixed keys."""
-    found = section_at(section, where)
+    found = _as_section(reduce(_inside, where, section))
     return list(found.model_fields) if found else []
 
 
@@ -111,7 +104,7 @@ def place(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
     found: Any = section
     keys: list[str] = []
     for key in where:
-        if _kinds(found):
+        if get_origin(_plain(found)) in (Union, UnionType):  # several types other than None
             break
         keys.append(str(key))
         found = _inside(found, key)
@@ -127,11 +120,6 @@ def _inside(annotation: Any, key: str | int) -> Any:
     if get_origin(annotation) is dict:
         return inner[1]
     return inner[0] if get_origin(annotation) in (list, tuple) and inner else None
-
-
-def _kinds(annotation: Any) -> bool:
-    """Checks whether a value may have several types other than None."""
-    return get_origin(_plain(annotation)) in (Union, UnionType)
 
 
 def _as_section(annotation: Any) -> type[BaseModel] | None:

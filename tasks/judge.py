@@ -144,7 +144,7 @@ def _ask(history: VerdictHistory, chunk: Sequence[Stored], done: Judging) -> Non
     done.failed += asked.failures
     done.tokens += asked.tokens
     for trajectory, _ in chunk:
-        earlier, now = history.earlier(trajectory.trajectory_id), history.own(trajectory.trajectory_id)
+        earlier, now = history.earlier.get(trajectory.trajectory_id), history.own.get(trajectory.trajectory_id)
         if earlier and now:
             changed = "" if earlier.passed == now.passed else "to accept" if now.passed else "to reject"
             done.flips[changed] += 1

@@ -241,10 +241,11 @@ def _resume_import(run: Run, request: Request, name: str) -> ImportResult:
     """Write the reviewers' decisions of a data set. The lake has all of its trajectories."""
     theirs = Home()
     for one in _taken(run.lake, request):
-        known = _name_of(run.lake, one)
+        own = _is_own(run.lake, one)
+        known = one.about.trajectory_id if own else id_of(run.lake.lake_id, one)
         theirs.names.add(known)
         theirs.records += 1
-        if found := one.decided if _is_own(run.lake, one) else one.decisions:  # no corrections that this lake exported
+        if found := one.decided if own else one.decisions:  # without corrections that this lake exported
             theirs.decided.append((known, found))
     new = decide_all(run.lake, theirs.decided)
     already = len(theirs.names)
@@ -256,8 +257,8 @@ def _result(request: Request, name: str, counts: Mapping[str, int]) -> ImportRes
     return ImportResult(format=name.split(":")[1], path=str(request.path), source=name, **counts)
 
 
-def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[Import, GuiTask]:
-    """Return the common fields of the import's trajectories, and the task of trajectories without a known task."""
+def _import_records(run: Run, iteration: int, request: Request, name: str) -> ImportResult:
+    """Write the rows of an import. Trajectories without a known task get a task of the import."""
     _, kind, digest = name.split(":")
     own = GuiTask(
         task_id=f"{IMPORTED}/{kind}-{digest[:8]}",
@@ -270,21 +271,9 @@ def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[I
         verifier=JUDGED,
         lineage=name,
     )
-    of = Import(
-        run.lake.lake_id,
-        run.run_id,
-        iteration,
-        own.task_id,
-        frozenset(_split(run.config)),
-        name,
-        request.demonstrations,
-        utc_now(),
-    )
-    return of, own
-
-
-def _import_records(run: Run, iteration: int, request: Request, name: str) -> ImportResult:
-    of, own = _import_of(run, iteration, request, name)
+    known = frozenset(_split(run.config))
+    lake_id, given = run.lake.lake_id, request.demonstrations
+    of = Import(lake_id, run.run_id, iteration, own.task_id, known, name, given, utc_now())
     tasks = {one.task_id: one for one in (*catalog(run.config), own)}
     return _result(request, name, _write(run.lake, request, of, tasks))
 
@@ -402,11 +391,6 @@ def _is_own(lake: Lake, found: Exchanged) -> bool:
 
 def _has(lake: Lake, lake_id: str, name: str) -> bool:
     return lake_id == lake.lake_id and lake.count("trajectories", {"trajectory_id": name}) > 0
-
-
-def _name_of(lake: Lake, found: Exchanged) -> str:
-    """Return the id of a record's trajectory in the lake."""
-    return found.about.trajectory_id if _is_own(lake, found) else id_of(lake.lake_id, found)
 
 
 def _taken(lake: Lake, request: Request) -> Iterator[Exchanged]:

@@ -7,7 +7,7 @@ that shaped the prompt. The policy's checkpoint has the tokenizer; its weights a
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import takewhile
 from typing import Any
 
@@ -162,31 +162,11 @@ def _ids(reader: _ChatReader, rollout: Rollout, sizes: Mapping[str, tuple[int, i
 
 def _own_steps(steps: Sequence[Step]) -> set[int]:
     """Return the numbers of the first steps, up to the first step of another actor or of a policy of another family."""
-    return {step.step for step in takewhile(lambda one: _is_own(one, steps[0]), steps)}
-
-
-def _is_own(step: Step, first: Step) -> bool:
-    return step.actor == first.actor == "policy" and step.family == first.family
+    own = takewhile(lambda one: (one.actor, one.family) == ("policy", steps[0].family), steps)
+    return {step.step for step in own}
 
 
 def _row(trajectory: Trajectory, step: Step) -> GroupStep:
     """Convert a step to a row of the kind that training on groups reads."""
-    return GroupStep(
-        trajectory_id=trajectory.trajectory_id,
-        task_id=trajectory.task_id,
-        seed=trajectory.seed,
-        instruction=trajectory.instruction,
-        step=step.step,
-        screenshot=step.screenshot,
-        thought=step.thought,
-        action=step.action,
-        group_id=trajectory.group_id or "",
-        attempt=trajectory.attempt,
-        success=trajectory.success,
-        sampling=trajectory.sampling,
-        reward=trajectory.reward,
-        raw_text=step.raw_text,
-        token_ids=step.token_ids,
-        logprobs=step.logprobs,
-        policy_version=step.policy_version,
-    )
+    known = {**vars(trajectory), **vars(step), "group_id": trajectory.group_id or ""}
+    return GroupStep(**{field.name: known[field.name] for field in fields(GroupStep) if field.name in known})

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 
@@ -177,18 +177,12 @@ def run_statuses(lake: Lake) -> list[RunStatus]:
     """
     found = [one for one in _files(lake).values() if one and abs(time.time() - one.heard) < SILENT_S]
     parts = sorted((one for one in found if one.part is not None), key=lambda one: one.part or 0)
-    runs = [
-        one.model_copy(update={"sandboxes": (*one.sandboxes, *_leased(parts, one.run_id))})
+    leased = {
+        one.run_id: (*one.sandboxes, *(box for part in parts if part.run_id == one.run_id for box in part.sandboxes))
         for one in found
-        if one.part is None
-    ]
+    }
+    runs = [one.model_copy(update={"sandboxes": leased[one.run_id]}) for one in found if one.part is None]
     return sorted(runs, key=lambda one: (one.iteration is None, one.run_id))
-
-
-def _leased(parts: Iterable[RunStatus], run_id: str) -> Iterator[Leased]:
-    for part in parts:
-        if part.run_id == run_id:
-            yield from part.sandboxes
 
 
 def _files(lake: Lake) -> dict[str, RunStatus | None]:
@@ -196,13 +190,7 @@ def _files(lake: Lake) -> dict[str, RunStatus | None]:
     found: dict[str, RunStatus | None] = {}
     for name in lake.blobs.store.sizes(FOLDER):
         if name.endswith(".json"):
-            with contextlib.suppress(FileNotFoundError):  # the run ended after the listing
-                found[name] = _read(lake.blobs.store.get(name))
+            with contextlib.suppress(FileNotFoundError, ValidationError):  # the run ended after the listing
+                data, found[name] = lake.blobs.store.get(name), None
+                found[name] = RunStatus.model_validate_json(data)
     return found
-
-
-def _read(data: bytes) -> RunStatus | None:
-    try:
-        return RunStatus.model_validate_json(data)
-    except ValidationError:
-        return None

@@ -47,8 +47,10 @@ class VerdictHistory:
         """Number of trajectories without a verdict of the configured judge, by reason."""
         self._iteration, self._judged = iteration, judged_tasks(lake)
         self._any = {one.trajectory_id: one for one in verdicts}
-        self._own = {one.trajectory_id: one for one in verdicts if one.gate_version == self.version}
-        self._earlier = {one.trajectory_id: one for one in verdicts if one.gate_version != self.version}
+        self.own = {one.trajectory_id: one for one in verdicts if one.gate_version == self.version}
+        """Verdicts of the configured judge at its current version, by trajectory."""
+        self.earlier = {one.trajectory_id: one for one in verdicts if one.gate_version != self.version}
+        """Newest verdicts of other judges, and of other versions of the configured judge, by trajectory."""
 
     def of(self, trajectories: Sequence[Stored]) -> dict[str, Verdict]:
         """Return the verdicts on trajectories that only a judge decides, by id.
@@ -61,12 +63,12 @@ class VerdictHistory:
         left = [one for one in trajectories if self._is_for_judges(one[0])]
         self.ask(self.open(left))
         names = [trajectory.trajectory_id for trajectory, _ in left]
-        return {name: verdict for name in names if (verdict := self._own.get(name) or self._any.get(name))}
+        return {name: verdict for name in names if (verdict := self.own.get(name) or self._any.get(name))}
 
     def wanted(self) -> list[str]:
         """Return the ids of the trajectories that `of` would ask the judge about."""
         rows = self._lake.rows(Trajectory, {"iteration": self._iteration})
-        return sorted({row.trajectory_id for row in rows if self._is_for_judges(row)} - self._own.keys())
+        return sorted({row.trajectory_id for row in rows if self._is_for_judges(row)} - self.own.keys())
 
     def _is_for_judges(self, trajectory: Trajectory) -> bool:
         """Whether a judge's verdict counts for a trajectory, because no verifier scored it."""
@@ -91,7 +93,7 @@ class VerdictHistory:
     def why_not(self, stored: Stored) -> str | None:
         """Return the reason not to ask the judge about a trajectory; None if the judge is asked."""
         trajectory, steps = stored
-        if trajectory.trajectory_id in self._own:
+        if trajectory.trajectory_id in self.own:
             return "judged by it already"
         return self._unfit(trajectory) if steps else "without a step"
 
@@ -118,19 +120,10 @@ class VerdictHistory:
         found = [verdict_of(self._judge, self._config, one[0], judgement) for one, judgement in judged]
         given = [verdict for verdict in found if verdict is not None]
         self._lake.append("verdicts", given)
-        self._own |= {verdict.trajectory_id: verdict for verdict in given}
+        self.own |= {verdict.trajectory_id: verdict for verdict in given}
         failures = Counter(one.reason for one in judgements if one.score is None)
         self.unanswered += failures
         return JudgedCounts(given, failures, sum(one.tokens for one in judgements))
-
-    def own(self, trajectory_id: str) -> Verdict | None:
-        """Return the verdict of the configured judge at its current version, or None."""
-        return self._own.get(trajectory_id)
-
-    def earlier(self, trajectory_id: str) -> Verdict | None:
-        """Return the newest verdict of another judge, or of another version of the configured judge; None without
-        one."""
-        return self._earlier.get(trajectory_id)
 
 
 def judged_tasks(lake: Lake) -> Collection[str]:
