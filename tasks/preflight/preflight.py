@@ -5,8 +5,9 @@ Slow modules are imported only if the config needs them.
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from common.process import home
@@ -31,6 +32,7 @@ from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from storage.explained import explained
 from storage.forgetting import unreadable
+from storage.lake import Lake
 from tasks.preflight.descent import require_descent, require_held_out
 from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
@@ -79,9 +81,23 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
         config: the resolved config.
         asks: include checks that contact models, servers and GPUs, and that write to the storage.
     """
+    places = {"work folder": home()}
+    if "://" not in config.lake.uri:
+        places["lake"] = Path(config.lake.uri).expanduser().absolute()
     return [
-        *_parts(config),
-        *_environments(config),
+        Probe("tasks", lambda: _tasks(config)),
+        Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
+        Probe("explorer", lambda: _explorer(config)),
+        Probe("policy", lambda: _policy(config)),
+        Probe("policies", lambda: _descent(config)),
+        Probe("options", lambda: options_read(config, config.iterations)),
+        Probe("training", lambda: _training(config)),
+        *(Probe(name, lambda why=why: f"left out with its tasks: {why}") for name, why in left_out(config).items()),
+        *(
+            replace(probe, name=f"{environment.name}: {probe.name}")
+            for environment in usable(config)
+            for probe in environment.probes()
+        ),
         Probe("processor", lambda: _processor(config)),
         Probe("judge", lambda: _judge(config, asks)),
         Probe("device", lambda: _device(config, asks)),
@@ -94,39 +110,15 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
         Probe("traces", lambda: require_traces(config)),
         Probe("cluster", lambda: require_cluster(config)),
         Probe("storage", lambda: _storage(config, asks)),
-        Probe("lake", lambda: _whole(config)),
-        Probe("Delta log", lambda: _log(config), required=False),
-        *_disks(config),
+        Probe("lake", lambda: _of_lake(config, _whole)),
+        Probe("Delta log", lambda: _of_lake(config, _log), required=False),
+        *(Probe(f"disk of the {name}", partial(_disk, config, name, place)) for name, place in places.items()),
     ]
 
 
 def planned(config: Config) -> list[Probe]:
     """Return the checks that contact no model, server or GPU and write nothing."""
     return [probe for probe in probes(config, asks=False) if probe.required]
-
-
-def _parts(config: Config) -> list[Probe]:
-    """Return the checks that all parts named in the config exist and fit together."""
-    return [
-        Probe("tasks", lambda: _tasks(config)),
-        Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
-        Probe("explorer", lambda: _explorer(config)),
-        Probe("policy", lambda: _policy(config)),
-        Probe("policies", lambda: _descent(config)),
-        Probe("options", lambda: options_read(config, config.iterations)),
-        Probe("training", lambda: _training(config)),
-    ]
-
-
-def _environments(config: Config) -> list[Probe]:
-    return [
-        *(Probe(name, lambda why=why: f"left out with its tasks: {why}") for name, why in left_out(config).items()),
-        *(
-            replace(probe, name=f"{environment.name}: {probe.name}")
-            for environment in usable(config)
-            for probe in environment.probes()
-        ),
-    ]
 
 
 def _tasks(config: Config) -> str:
@@ -271,19 +263,23 @@ def _trackers(config: Config) -> str:
 def _descent(config: Config) -> str:
     """Check that the lake's policies, if any, descend from a policy that this config would make."""
     require_base(config)
+
+    def fits(lake: Lake) -> str:
+        require_descent(config, lake)
+        require_held_out(config, lake)
+        return "those of the lake fit this config's `[policy]`"
+
+    return _of_lake(config, fits)
+
+
+def _of_lake(config: Config, examine: Callable[[Lake], str]) -> str:
+    """Run a check of the lake, if there is a lake."""
     lake = lake_if_any(config)
-    if lake is None:
-        return "none yet"
-    require_descent(config, lake)
-    require_held_out(config, lake)
-    return "those of the lake fit this config's `[policy]`"
+    return "none yet" if lake is None else examine(lake)
 
 
-def _whole(config: Config) -> str:
+def _whole(lake: Lake) -> str:
     """Check that the files of every table and of the champion exist."""
-    lake = lake_if_any(config)
-    if lake is None:
-        return "none yet"
     if gone := lake.missing(lake.versions()):
         problem = f"Files of table{'s' if len(gone) > 1 else ''} {', '.join(sorted(gone))} of {lake.uri} are missing."
         raise LakeError(problem, "Restore them from a copy of the lake.")
@@ -298,11 +294,8 @@ def _whole(config: Config) -> str:
     return "the files of its tables and of its champion are there"
 
 
-def _log(config: Config) -> str:
+def _log(lake: Lake) -> str:
     """Check that every Delta reader can read the lake."""
-    lake = lake_if_any(config)
-    if lake is None:
-        return "none yet"
     if found := unreadable(lake):
         raise LakeError(
             f"{sum(found.values())} files of {', '.join(found)} differ from the Delta log, since a `forget` of an "
@@ -413,20 +406,8 @@ def _storage(config: Config, write: bool) -> str:
     return f"lake {lake.lake_id} at {lake.uri}{', writable' * write}" if lake else f"{place.uri} is free for a new lake"
 
 
-def _places(config: Config) -> dict[str, Path]:
-    places = {"work folder": home()}
-    if "://" not in config.lake.uri:
-        places["lake"] = Path(config.lake.uri).expanduser().absolute()
-    return places
-
-
-def _disks(config: Config) -> list[Probe]:
-    return [Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)]
-
-
-def _disk(config: Config, name: str) -> str:
-    place, least_mb = _places(config)[name], config.lake.min_free_mb
-    disk = shutil.disk_usage(_existing(place))
+def _disk(config: Config, name: str, place: Path) -> str:
+    disk, least_mb = shutil.disk_usage(_existing(place)), config.lake.min_free_mb
     if not disk.total:
         raise LakeError(
             f"The {name}, {place}, would lie on no disk: nothing can be written there.", "Name another place."
