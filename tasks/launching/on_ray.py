@@ -7,7 +7,6 @@
 import argparse
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from common import log
@@ -17,32 +16,19 @@ FEW = 2.0
 """Processors that the job reserves on each machine; all processors if the machine has fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class RayNode:
-    """One machine of a Ray cluster."""
-
-    name: str
-    """Ray's id of the machine."""
-    gpus: float
-    cpus: float
-
-
-def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[RayNode]:
+def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[dict[str, Any]]:
     """Choose machines from the result of `ray.nodes()`.
 
     Raises:
         UsageError: fewer than `least` machines are alive.
     """
-    alive = [node for node in nodes if node["Alive"]]
-    found = [
-        RayNode(one["NodeID"], one["Resources"].get("GPU", 0.0), one["Resources"].get("CPU", 0.0)) for one in alive
-    ]
+    found = [node for node in nodes if node["Alive"]]
     if len(found) < least:
         raise UsageError(
             f"The Ray cluster has {len(found)} machines, and the training needs {least}.",
             "Lower train.machines.nodes, or set train.machines.least.",
         )
-    return sorted(found, key=lambda one: -one.gpus)[:most]
+    return sorted(found, key=lambda one: -one["Resources"].get("GPU", 0.0))[:most]
 
 
 def main() -> int:
@@ -68,9 +54,9 @@ def main() -> int:
     run = ray.remote(max_retries=0)(_run)
     started = [
         run.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(one.name, soft=False),
-            num_gpus=one.gpus,
-            num_cpus=min(FEW, one.cpus),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(one["NodeID"], soft=False),
+            num_gpus=one["Resources"].get("GPU", 0.0),
+            num_cpus=min(FEW, one["Resources"].get("CPU", 0.0)),
         ).remote(words)
         for one in machines
     ]
