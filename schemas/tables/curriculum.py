@@ -1,6 +1,6 @@
 """Define the table `curriculum`: weights of tasks in each iteration, with their numbers and reasons."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from schemas.table import Float64, Int32, Row, Table, Text, between, not_null, one_of, unique
 
@@ -42,10 +42,6 @@ TABLE = Table(
         unique(("iteration", "task_id")),
         between("weight", 0.0, 1.0, because="weights are shares of the iteration"),
         *not_null("reason", because="every weight needs a reason"),
-        one_of(
-            "pool",
-            ("unseen", "hopeless", "learnable", "saturated", "uniform", "practice"),
-            because="the report supports these pools",
-        ),
+        one_of("pool", get_args(Pool), because="the report supports these pools"),
     ),
 )

@@ -1,6 +1,6 @@
 """Define the table `proposals`: proposed tasks, with the evidence about them and the decision."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from schemas.table import Instant, Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
 
@@ -59,7 +59,7 @@ TABLE = Table(
     expectations=(
         unique(("proposal_id",)),
         *not_null("task_id", "maker", "reason", because="a rejected proposal is kept with its reason"),
-        one_of("status", ("accepted", "rejected", "retired"), because="a proposal has one of these states"),
+        one_of("status", get_args(Status), because="a proposal has one of these states"),
         between("tries", 0, None, because="a number of tries is not negative"),
     ),
 )

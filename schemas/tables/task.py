@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -91,7 +91,7 @@ TABLE = Table(
             "verifier",
             because="a task that cannot be found or verified cannot be trained on",
         ),
-        one_of("split", ("train", "held_out", "practice"), because="held-out tasks must never be rolled out for data"),
+        one_of("split", get_args(Split), because="held-out tasks must never be rolled out for data"),
         between("max_steps", 1, 1000, because="a trajectory needs a step limit"),
         between("threshold", 0.0, 1.0, because="rewards are at most 1, so a higher threshold is never reached"),
     ),

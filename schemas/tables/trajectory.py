@@ -1,7 +1,7 @@
 """Define the table `trajectories`: episodes of a task with a seed, each by one policy version."""
 
 import hashlib
-from typing import Literal
+from typing import Literal, get_args
 
 from schemas.failure import BOUNDARIES, Boundary
 from schemas.table import Flag, Float32, Instant, Int32, Int64, Row, Table, Text, between, not_null, one_of, unique
@@ -72,7 +72,7 @@ TABLE = Table(
         between("replayed", 0, 1000, because="a trajectory has at most 1,000 steps"),
         between("reward", -1.0, 1.0, because="raw rewards are normalised; beyond that the verifier is broken"),
         one_of("failure_boundary", BOUNDARIES, because="a failure has exactly one known boundary"),
-        one_of("split", ("train", "validation", "test"), because="a seed outside the splits may leak into evaluation"),
+        one_of("split", get_args(SeedSplit), because="a seed outside the splits may leak into evaluation"),
         between("seed", 0, 999_999, because="collected seeds are training seeds: 1,000,000 and up are held out"),
         between("wall_s", 0.0, 600.0, because="more than ten minutes suggest a stuck sandbox", severity="warning"),
     ),
