@@ -242,12 +242,8 @@ class Lake:
 
     def versions_at(self, moment: datetime) -> dict[str, int]:
         """Return the version of every table at a point in time, without tables that did not exist yet."""
-        found: dict[str, int] = {}
-        for name, stored in self._tables.items():
-            version = stored.version_at(moment)
-            if version is not None:
-                found[name] = version
-        return found
+        found = {name: stored.version_at(moment) for name, stored in self._tables.items()}
+        return {name: version for name, version in found.items() if version is not None}
 
     def missing(self, versions: Mapping[str, int]) -> dict[str, int]:
         """Return the versions that cannot be read whole, because files of them were removed."""

@@ -134,7 +134,7 @@ class TrainerProcess:
         Raises:
             FlywheelError: the trainer reported an error.
         """
-        number, gone = 1, None
+        number, gone, slack_s = 1, None, 0.0 if self._job.train.launch == "local" else DRAIN_S
         while True:
             while (fields := self._board.message(number)) is not None:
                 message = TrainerReport.model_validate(fields)
@@ -145,7 +145,7 @@ class TrainerProcess:
             if total.checkpoint is not None:
                 self._finish()
                 return total, None
-            if gone is not None and gone.idle_s > self._slack_s:
+            if gone is not None and gone.idle_s > slack_s:
                 self._complain()
                 status = self._launcher.ended()
                 return total, f"died with {status}" if status != "0" else "ended and made nothing"
@@ -157,10 +157,6 @@ class TrainerProcess:
                 self._complain()
                 return total, f"hangs: {problem}"
             time.sleep(POLL_S[self._job.train.launch])
-
-    @property
-    def _slack_s(self) -> float:
-        return 0.0 if self._job.train.launch == "local" else DRAIN_S
 
     def _check_heartbeats(self) -> str | None:
         """Check the heartbeats of the ranks if a check is due, and return the problem, if any."""

@@ -11,7 +11,7 @@ from schemas.tables.proposal import Proposal
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.running.boundary import boundary
-from tasks.running.iterations import finished_iterations
+from tasks.running.iterations import next_iteration
 from tasks.running.run import run_of
 from tasks.shared.suite import made_tasks
 from tasks.synthesize.synthesize import Made, synthesize
@@ -28,8 +28,7 @@ def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> tuple[
         iterations: iterations whose failures count: the first and the iteration after the last; all if not given.
     """
     run = run_of(config)
-    done = finished_iterations(run.lake)
-    following = done[-1] + 1 if done else 0
+    following = next_iteration(run.lake)
     return following, synthesize(run, following, iterations)
 
 

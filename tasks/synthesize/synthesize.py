@@ -48,6 +48,8 @@ FIRST_SEED = SPLIT_STARTS["validation"] + 500_000
 DRAWS = 20
 """Maximum draws for each wanted proposal. Many draws repeat known proposals."""
 VERIFIER = "state"
+SCORES = ("golden", "initial", "near_misses", "left_out", "side_effects")
+"""Fields of a decision with the rewards of states."""
 Decided = tuple[Proposed, AcceptanceDecision]
 
 
@@ -107,7 +109,10 @@ def _batch(
     """Make the proposals of one maker for one environment, try the accepted ones, and write all results."""
     config, lake = run.config, run.lake
     there = lake.rows(Proposal)
-    keys, known = {one.proposal_id for one in there}, {_identity(one) for one in there if one.status != "rejected"}
+    keys, known = (
+        {one.proposal_id for one in there},
+        {identity(one.environment, one.instruction) for one in there if one.status != "rejected"},
+    )
     mine = (iteration, material.environment, maker.name)
     left = config.synthesis.proposals - sum((one.iteration, one.environment, one.maker) == mine for one in there)
     held = held_out(whole_catalog(config), parents_of(lake))
@@ -215,7 +220,7 @@ def _write(run: Run, iteration: int, reward: str, tried: Sequence[_Tried]) -> No
             near_misses=canonical(list(one.proposed.near_misses)),
             goals=canonical(to_data(one.proposed.goals)),
             checks=canonical([check.model_dump() for check in one.decision.checks]),
-            scores=canonical(_scores(one.decision)),
+            scores=canonical({name: getattr(one.decision, name) for name in SCORES}),
             solver=one.solver,
             tries=one.tries,
             solved=one.solved,
@@ -229,18 +234,9 @@ def _write(run: Run, iteration: int, reward: str, tried: Sequence[_Tried]) -> No
     run.lake.append("proposals", rows)
 
 
-def _scores(decision: AcceptanceDecision) -> Mapping[str, object]:
-    names = ("golden", "initial", "near_misses", "left_out", "side_effects")
-    return {name: getattr(decision, name) for name in names}
-
-
 def _parents(proposed: Proposed, decision: AcceptanceDecision) -> list[str]:
     """Return the parents that a proposal states, and the tasks whose fields its reward reads."""
     return list(dict.fromkeys([*proposed.parents, *decision.asked]))
-
-
-def _identity(row: Proposal) -> str:
-    return identity(row.environment, row.instruction)
 
 
 def made_for(lake: Lake, iteration: int) -> Made:

@@ -98,7 +98,7 @@ def group_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> Training
         "environment_failures": made.environment_failures,
     }
     alike = f"nothing to learn from: all advantages are 0 in each of {made.groups} groups"
-    nothing = alike if made.groups else doubted or _NO_GROUPS
+    nothing = alike if made.groups else doubted or "nothing to learn from: no groups were rolled out in this iteration"
     return TrainingMaterial(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
@@ -122,9 +122,6 @@ def group_steps(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[list[
     because = standing.probation(next(iter(doubted.values())))
     left = f"nothing to learn from: {len(doubted)} groups are of a judge on probation ({because})"
     return [row for row in rows if row.group_id not in doubted], left
-
-
-_NO_GROUPS = "nothing to learn from: no groups were rolled out in this iteration"
 
 
 def _choice(config: Config, iteration: int, row: Weighed, groups: int) -> CurriculumChoice:

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from environments.catalog import catalog
-from learning.algorithms.method import Schedule
 from learning.data.sample import write_sample_batches
 from learning.data.sampler import Sampler, by_sample
 from schemas.config import Config
@@ -143,10 +142,8 @@ def _reported(config: Config) -> Mapping[str, int | float | bool]:
 
 
 def _writer(config: Config, lake: Lake, recipe: PolicyRecipe, parts: Sequence[MixturePart]) -> Any:
-    def write(path: Path, schedule: Schedule) -> set[str]:
-        return write_mixture(path, parts, schedule.positions, seed_of(config, recipe), lake, recipe.pins)
-
-    return write
+    seed, pins = seed_of(config, recipe), recipe.pins
+    return lambda path, schedule: write_mixture(path, parts, schedule.positions, seed, lake, pins)
 
 
 def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:
