@@ -12,7 +12,7 @@ from schemas.failure import UsageError
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
-from tasks.shared.policies import Origin, champion, last_iteration, register
+from tasks.shared.policies import PolicyRecipe, champion, last_iteration, register
 
 TAKEN = (SAFETENSORS, ".json", ".txt", ".jinja", ".model")
 """Suffixes of files that are copied: weights, settings, vocabularies and templates."""
@@ -44,8 +44,8 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{version}", files)
     base = "tiny" if is_tiny(read_config(source)) else str(source)
     made_by = config.model_copy(update={"policy": config.policy.model_copy(update={"base": base})})
-    adopted = Origin(version, "adopted", "adopted", None, last_iteration(lake))
-    register(lake, made_by, adopted, checkpoint, {"directory": str(source)}, config.seed)
+    recipe = PolicyRecipe(version, "", last_iteration(lake), {}, "adopted")
+    register(lake, made_by, recipe, "adopted", checkpoint, {"directory": str(source)}, config.seed)
     return version
 
 

@@ -17,12 +17,11 @@ from tasks.running.console import err
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import Origin, ancestry, last_iteration, policies, policy_row, register
+from tasks.shared.policies import PolicyRecipe, ancestry, last_iteration, policies, policy_row, register
 from tasks.shared.weights import checkpoint_folder
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000
 """First held-out seed of the search. A promotion uses other seeds, so its test stays fair."""
-METHOD = "merge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,8 @@ def merge_policies(config: Config, named: list[str], shares: list[float] | None,
         "search": [{"weights": one.shares, "success": one.success} for one in tried],
     }
     checkpoint = lake.blobs.put_directory(merged, f"checkpoints/{version}")
-    made = Origin(version, "merged", METHOD, origin, last_iteration(lake))
-    register(lake, config, made, checkpoint, metrics, config.seed)
+    recipe = PolicyRecipe(version, origin, last_iteration(lake), {}, "merged")
+    register(lake, config, recipe, "merge", checkpoint, metrics, config.seed)
     shutil.rmtree(folder)
     return version
 

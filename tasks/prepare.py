@@ -26,7 +26,7 @@ from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.amounts import measured_first
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import Origin, register
+from tasks.shared.policies import PolicyRecipe, register
 from tasks.shared.weights import load_policy
 
 INITIAL = "policy-initial"
@@ -71,7 +71,8 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     require_sound(source)
     method = "random" if config.policy.base == "tiny" else "given"
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}", carried(source, {CRITIC}))
-    register(lake, config, Origin(INITIAL, "initial", method, None, PREPARE), checkpoint, {}, config.seed)
+    recipe = PolicyRecipe(INITIAL, "", PREPARE, {}, "initial")
+    register(lake, config, recipe, method, checkpoint, {}, config.seed)
 
 
 async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:

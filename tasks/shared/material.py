@@ -1,4 +1,4 @@
-"""Define the recipe of a training and the data of a training method."""
+"""Define the data of a training method."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
@@ -12,23 +12,8 @@ from learning.data.sample import SCREENSHOT_COLUMNS, read_screenshots, write_scr
 from schemas.config import Config
 from schemas.failure import LakeError
 from schemas.table import Json, Metrics
-from schemas.tables.policy import Kind
 from storage.lake import Lake
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyRecipe:
-    """Recipe of a policy, in addition to the config."""
-
-    version: str
-    parent: str
-    iteration: int
-    pins: Mapping[str, int]
-    kind: Kind = "iteration"
-    """Kind of the policy. An intermediate policy is only the start of another training. Other policies are measured and
-    may be promoted."""
-    like: str | None = None
-    """Policy whose training is repeated. The training set must be the same."""
+from tasks.shared.policies import PolicyRecipe
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from schemas.config import Config
@@ -20,43 +20,50 @@ UNPROMOTED: dict[str, Status] = {"hold": "held", "reject": "rejected"}
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Origin of a policy."""
+class PolicyRecipe:
+    """Recipe of a policy, in addition to the config."""
 
     version: str
-    kind: Kind
-    method: str
-    parent: str | None
+    parent: str
+    """Policy that the training starts from; empty for a policy without a parent."""
     iteration: int
-    pins: Mapping[str, int] = field(default_factory=dict)
-    """Versions of the tables that the policy was made from."""
-    repeats: str | None = None
-    """The policy whose training was repeated."""
-    training_set: str | None = None
-    """Digests of the training set (`PolicyVersion.training_set`)."""
+    pins: Mapping[str, int]
+    """Versions of the tables that the policy is made from."""
+    kind: Kind = "iteration"
+    """Kind of the policy. An intermediate policy is only the start of another training. Other policies are measured and
+    may be promoted."""
+    like: str | None = None
+    """Policy whose training is repeated. The training set must be the same."""
 
 
 def register(
-    lake: Lake, config: Config, origin: Origin, checkpoint: str, metrics: Mapping[str, Any], seed: int
+    lake: Lake,
+    config: Config,
+    recipe: PolicyRecipe,
+    method: str,
+    checkpoint: str,
+    metrics: Mapping[str, Any],
+    seed: int,
+    training_set: str | None = None,
 ) -> None:
     """Add the row of a policy. The first policy of a lake is champion; later policies are candidates or
     intermediate."""
     row = PolicyVersion(
-        policy_version=origin.version,
-        kind=origin.kind,
-        parent=origin.parent,
-        iteration=origin.iteration,
-        method=origin.method,
+        policy_version=recipe.version,
+        kind=recipe.kind,
+        parent=recipe.parent or None,
+        iteration=recipe.iteration,
+        method=method,
         checkpoint=checkpoint,
-        data_versions=json.dumps(dict(origin.pins), sort_keys=True),
+        data_versions=json.dumps(dict(recipe.pins), sort_keys=True),
         config=config.canonical(),
         code=code_version(),
         seed=seed,
         metrics=json.dumps(metrics, sort_keys=True),
-        status=STATUS.get(origin.kind, "candidate"),
+        status=STATUS.get(recipe.kind, "candidate"),
         created_at=utc_now(),
-        repeats=origin.repeats,
-        training_set=origin.training_set,
+        repeats=recipe.like,
+        training_set=training_set,
     )
     lake.append("policies", [row])
 

@@ -15,7 +15,6 @@ from learning.job import Job, TrainerReport
 from models.serving.served import make_room
 from schemas.config import Config
 from schemas.failure import FlywheelError
-from schemas.table import Metrics
 from schemas.tables.forgotten import Forgotten
 from schemas.tables.stage import PlainResult, StageResult
 from storage.lake import Lake
@@ -25,7 +24,7 @@ from tasks.running.run import Run
 from tasks.running.stage import result_of, stage
 from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of, write_pictures
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import Origin, champion, made_in, measured_ancestor, policy_row, register, version_of
+from tasks.shared.policies import champion, made_in, measured_ancestor, policy_row, register, version_of
 from tasks.shared.reviews import settle
 from tasks.shared.training_ledger import read_by
 from tasks.shared.weights import checkpoint_folder
@@ -108,7 +107,8 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainResult:
         raise
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
     metrics |= keep_profile(lake, job, recipe.version)
-    _register(config, lake, recipe, checkpoint, metrics, json.dumps(learned, sort_keys=True))
+    training_set, seed = json.dumps(learned, sort_keys=True), seed_of(config, recipe)
+    register(lake, config, recipe, config.train.method, checkpoint, metrics, seed, training_set)
     shutil.rmtree(folder)
     pace = f"learning rate {job.learning_rate:g}, loss {trained.loss:.3f}, {trained.samples_per_s:.0f} samples/s"
     return TrainResult(text=f"{material.summary}, {pace}", numbers=metrics, policy=recipe.version)
@@ -170,30 +170,10 @@ def _register_streamed(config: Config, lake: Lake, recipe: PolicyRecipe, streame
     """Register the policy that was trained during collection as the candidate."""
     if not streamed.checkpoint:
         return TrainResult(text=streamed.say, numbers=streamed.metrics)
-    _register(config, lake, recipe, streamed.checkpoint, streamed.metrics)
+    seed = seed_of(config, recipe)
+    register(lake, config, recipe, config.train.method, streamed.checkpoint, streamed.metrics, seed)
     shutil.rmtree(work_folder(lake, recipe.version))
     return TrainResult(text=streamed.say, numbers=streamed.metrics, policy=recipe.version)
-
-
-def _register(
-    config: Config,
-    lake: Lake,
-    recipe: PolicyRecipe,
-    checkpoint: str,
-    metrics: Metrics,
-    training_set: str | None = None,
-) -> None:
-    origin = Origin(
-        version=recipe.version,
-        kind=recipe.kind,
-        method=config.train.method,
-        parent=recipe.parent,
-        iteration=recipe.iteration,
-        pins=recipe.pins,
-        repeats=recipe.like,
-        training_set=training_set,
-    )
-    register(lake, config, origin, checkpoint, metrics, seed_of(config, recipe))
 
 
 MATERIAL: dict[DataSource, Callable[[Config, Lake, PolicyRecipe], TrainingMaterial]] = {

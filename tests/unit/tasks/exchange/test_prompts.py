@@ -38,7 +38,7 @@ from tasks.collect.records import write
 from tasks.exchange.export import export_trajectories
 from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
-from tasks.shared.policies import Origin, register
+from tasks.shared.policies import PolicyRecipe, register
 from tests.fixtures.sentences import Sentences
 from tests.parts import FAKE
 from tests.unit.models.test_vlm import TEXTS
@@ -108,7 +108,7 @@ def place_of(directory: Path, folder: Path, kind: str, **policy: Any) -> Place:
     config = config_of(fields)
     lake = Lake.open(config.lake)
     checkpoint = lake.blobs.put_directory(directory, f"checkpoints/{VERSION}")
-    register(lake, config, Origin(VERSION, "initial", "random", None, -1), checkpoint, {}, 0)
+    register(lake, config, PolicyRecipe(VERSION, "", -1, {}, "initial"), "random", checkpoint, {}, 0)
     return Place(lake, config, directory, [])
 
 
