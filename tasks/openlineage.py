@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import NAMESPACE_URL, uuid5
 
 from schemas.config.operations import OpenLineageConfig
 from schemas.table import utc_now
@@ -115,10 +115,8 @@ def event(
         problem: the error that ended the work.
     """
     namespace, name = run.config.openlineage.namespace, run.config.name
-    facets: Event = {}
-    if _is_uuid(run.run_id):
-        parent = {"run": {"runId": run.run_id}, "job": {"namespace": namespace, "name": name}}
-        facets["parent"] = _facet("1-2-0", "ParentRunFacet", parent)
+    parent = {"run": {"runId": run.run_id}, "job": {"namespace": namespace, "name": name}}
+    facets: Event = {"parent": _facet("1-2-0", "ParentRunFacet", parent)}
     if problem is not None:
         error = {"message": problem, "programmingLanguage": "python"}
         facets["errorMessage"] = _facet("1-0-1", "ErrorMessageRunFacet", error)
@@ -249,11 +247,3 @@ def _facet(version: str, kind: str, fields: Mapping[str, Any]) -> Event:
 
 def _producer() -> str:
     return f"urn:flywheel:{code_version()}"
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
