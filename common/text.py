@@ -15,7 +15,7 @@ original.
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator
@@ -29,12 +29,7 @@ def storable(text: str) -> str:
 
 def storable_json(value: Any) -> Any:
     """Replaces lone surrogates and NULs by escape sequences, in all texts and keys of a JSON value."""
-    if isinstance(value, Mapping):
-        fields = cast(Mapping[str, Any], value)
-        return {storable(key): storable_json(one) for key, one in fields.items()}
-    if isinstance(value, list | tuple):
-        return [storable_json(one) for one in cast(list[Any] | tuple[Any, ...], value)]
-    return storable(value) if isinstance(value, str) else value
+    return _mapped(value, lambda one: storable(one) if isinstance(one, str) else one)
 
 
 def strict_json(value: object, **options: Any) -> str:
@@ -47,15 +42,17 @@ def strict_json(value: object, **options: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False, **options)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False, **options)
+        finite = _mapped(value, lambda one: None if isinstance(one, float) and not math.isfinite(one) else one)
+        return json.dumps(finite, allow_nan=False, **options)
 
 
-def _finite(value: object) -> object:
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Changes all plain values and keys of a JSON value."""
     if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in cast(Mapping[object, object], value).items()}
+        return {change(key): _mapped(one, change) for key, one in cast(Mapping[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in cast(list[object] | tuple[object, ...], value)]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_mapped(one, change) for one in cast(list[Any] | tuple[Any, ...], value)]
+    return change(value)
 
 
 BYTE_ORDER_MARK = "\ufeff"
