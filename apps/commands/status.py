@@ -52,7 +52,7 @@ def status_of(stored: Lake) -> dict[str, Any]:
         "champion_success": lake.success(champion),
         "iterations": [{key: value for key, value in row.items() if key != "n"} for row in finished],
         "imported": _imported(stored),
-        "people": [one.summary for one in learned_from_people(stored)],
+        "people": learned_from_people(stored),
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": [asdict(one) for one in decisions(stored)],
         "failing": [asdict(one) for one in _failing(stored, rows)],

@@ -119,7 +119,7 @@ def stage_times(rows: list[IterationStatus]) -> pl.DataFrame:
 
 def people(lake: OpenLake) -> list[LearnedWorth]:
     """The people's data that each policy learned from, and its measured value, newest first, with short task names."""
-    rows = [one.summary for one in reversed(learned_from_people(lake.stored))]
+    rows = learned_from_people(lake.stored)[::-1]
     names = short_names(task for row in rows for task in row.tasks)
     return [replace(row, tasks=[names[task] for task in row.tasks]) for row in rows]
 

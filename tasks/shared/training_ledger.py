@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.dataset as pads
 
-from curation.intervals import NOTHING, Interval, paired_difference
+from curation.intervals import NOTHING, paired_difference
 from learning.algorithms.method import METHODS, DataSource
 from schemas.failure import UsageError
 from schemas.tables.evaluation import Evaluation
@@ -56,52 +56,20 @@ class LearnedWorth:
     parent: str
     decisions: int
     new: int
+    """Number of decisions that the policy's parent had not learned from."""
     by: dict[str, int]
     """Number of new decisions, by kind."""
     people: list[str]
     tasks: list[str]
-    before: float | None
-    after: float | None
-    difference: float | None
-    ci: tuple[float, float] | None
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingUse:
-    """Decisions that one policy learned from, and their effect."""
-
-    policy: str
-    parent: str
-    decisions: Sequence[UsedDecision]
-    new: Sequence[UsedDecision]
-    """Decisions that the policy's parent had not learned from."""
-    tasks: Sequence[str]
     """Tasks of the new decisions."""
     before: float | None
     """Success of the parent on these tasks; None if it was not measured."""
     after: float | None
-    worth: Interval
-    """Success of the policy minus success of the parent, paired by task and seed, with a 95 % interval."""
-
-    @property
-    def summary(self) -> LearnedWorth:
-        """Return the numbers for JSON."""
-        at = self.worth if self.worth.n else None
-        return LearnedWorth(
-            policy=self.policy,
-            parent=self.parent,
-            decisions=len(self.decisions),
-            new=len(self.new),
-            by=dict(sorted(Counter(one.decision for one in self.new).items())),
-            people=sorted({one.person for one in self.new}),
-            tasks=list(self.tasks),
-            before=self.before,
-            after=self.after,
-            difference=at.mean if at else None,
-            ci=(at.low, at.high) if at else None,
-            n=self.worth.n,
-        )
+    difference: float | None
+    """Success of the policy minus success of the parent, paired by task and seed."""
+    ci: tuple[float, float] | None
+    """95 % interval of the difference."""
+    n: int
 
 
 def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
@@ -150,7 +118,7 @@ def imitates(method: str) -> bool:
     return _source(method) is DataSource.ACCEPTED
 
 
-def learned_from_people(lake: Lake) -> list[TrainingUse]:
+def learned_from_people(lake: Lake) -> list[LearnedWorth]:
     """Return every policy that learned from a decision, oldest first."""
     rows = policies(lake)
     if not lake.count("reviews"):
@@ -168,9 +136,9 @@ def _learned(
     rows: Mapping[str, PolicyVersion],
     read: Mapping[str, Sequence[UsedDecision]],
     won: Mapping[str, Mapping[tuple[str, int], bool]],
-) -> TrainingUse:
+) -> LearnedWorth:
     parent = row.parent or ""
-    while (above := rows.get(parent)) is not None and above.kind == "intermediate":
+    while (above := rows.get(parent)) and above.kind == "intermediate":
         parent = above.parent or ""
     found, known = read[row.policy_version], {one.review_id for one in read.get(parent, ())}
     new = [one for one in found if one.review_id not in known]
@@ -180,15 +148,20 @@ def _learned(
         for name in (parent, row.policy_version)
     )
     both = before.keys() & after.keys()
-    return TrainingUse(
+    worth = paired_difference(after, before) if both else NOTHING
+    return LearnedWorth(
         policy=row.policy_version,
         parent=parent,
-        decisions=found,
-        new=new,
+        decisions=len(found),
+        new=len(new),
+        by=dict(sorted(Counter(one.decision for one in new).items())),
+        people=sorted({one.person for one in new}),
         tasks=tasks,
         before=_mean({key: before[key] for key in both}),
         after=_mean({key: after[key] for key in both}),
-        worth=paired_difference(after, before) if both else NOTHING,
+        difference=worth.mean if worth.n else None,
+        ci=(worth.low, worth.high) if worth.n else None,
+        n=worth.n,
     )
 
 
