@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from curation.reflection import CORRECTION, led_nowhere, recoverable
 from models.families.dialects import format_action
@@ -47,6 +46,8 @@ class Attempts:
         for one, steps in rolled:
             self._add_precedent(one, steps)
         self.actors, self.write = _proposers(run.config, run.lake, self.known, stack)
+        self.versions = list(self.actors)
+        """Versions of the proposers, which take turns."""
         self.stored = {one.trajectory_id: (one, steps) for one, steps in rolled if one.continues is not None}
         collected = [one for one, _ in rolled if one.continues is None]
         self.plain = sum(one.n_steps for one in collected) / max(1, sum(one.success is True for one in collected))
@@ -65,8 +66,7 @@ class Attempts:
         roll_out_all(self.run.config, planned, self._actors_of, self._keep, bar, label, for_data=True)
 
     def _actors_of(self, planned: PlannedTrajectory) -> list[Actor]:
-        by_version = {one.policy_version: one.actor for one in self.actors}
-        return [by_version.get(planned.policy_version, self.actors[0].actor)]
+        return [self.actors.get(planned.policy_version) or self.actors[self.versions[0]]]
 
     def _round(self, cases: Sequence[ReflectionCase]) -> list[tuple[PlannedTrajectory, ReflectionCase]]:
         """Return the next attempt of each open search, within the remaining steps."""
@@ -123,7 +123,7 @@ class Attempts:
 
     def _correcting(self, case: ReflectionCase, state: int) -> PlannedTrajectory:
         attempt = case.search.failed.get(state, 0)
-        proposer = self.actors[attempt % len(self.actors)]
+        version = self.versions[attempt % len(self.versions)]
         avoid = led_nowhere([(case.failed, case.steps), *case.others, *case.attempts], case.steps[state])
         beginning = Beginning(
             case.failed.trajectory_id,
@@ -132,7 +132,7 @@ class Attempts:
             avoid,
             self.run.config.reflect.ahead,
         )
-        return self._planned_as(case.failed, case.task, beginning, proposer.policy_version, attempt)
+        return self._planned_as(case.failed, case.task, beginning, version, attempt)
 
     def _recovering(self, case: ReflectionCase, state: int) -> PlannedTrajectory | None:
         """Plan a trajectory that repeats the error and then the actions that succeeded in its place."""
@@ -161,7 +161,7 @@ class Attempts:
             led_nowhere([rolled, *tried], steps[state]),
             ahead=task.max_steps,
         )
-        version = self.actors[attempt % len(self.actors)].policy_version
+        version = self.versions[attempt % len(self.versions)]
         return self._planned_as(trajectory, task, beginning, version, attempt)
 
     def _planned_as(
@@ -192,12 +192,6 @@ class Attempts:
             self.used += record.trajectory.n_steps
 
 
-@dataclass(frozen=True, slots=True)
-class _Proposing:
-    actor: Actor
-    policy_version: str
-
-
 def precedents_of(trajectory: Trajectory, steps: Sequence[Step]) -> list[Precedent]:
     """Return the steps of a success that changed the screen or ended the trajectory, without replayed steps."""
     return [
@@ -209,8 +203,8 @@ def precedents_of(trajectory: Trajectory, steps: Sequence[Step]) -> list[Precede
 
 def _proposers(
     config: Config, lake: Lake, known: Mapping[str, Sequence[Precedent]], stack: ExitStack
-) -> tuple[list[_Proposing], Write]:
-    """Return the proposers as actors, and the champion's format of actions for past steps in its prompt."""
+) -> tuple[dict[str, Actor], Write]:
+    """Return the proposers as actors by version, and the champion's format of actions for past steps in its prompt."""
     version, explorer = champion(lake), EXPLORERS.class_of(config.collect.explorer)
     loaded: list[VlmPolicy] = []
 
@@ -223,7 +217,7 @@ def _proposers(
     names = [name for name in options if name != "policy" or version.kind != "initial"]
     resources = ProposerResources(policy, explorer, known)
     made = [PROPOSERS.class_of(name)(options[name], resources) for name in names or ["explorer"]]
-    actors = [_Proposing(stack.enter_context(Actor(one, 1.0)), one.version) for one in made]
+    actors = {one.version: stack.enter_context(Actor(one, 1.0)) for one in made}
     return actors, loaded[0].family.write if loaded else lambda action, _: format_action(action)
 
 
