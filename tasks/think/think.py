@@ -26,7 +26,7 @@ from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
-from tasks.running.run import Run
+from tasks.running.run import Run, run_of
 from tasks.running.stage import stage
 from tasks.shared.decisions import decisions_of
 from tasks.shared.policies import champion, champion_if_any
@@ -160,8 +160,6 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
         UsageError: `think.thinkers` is empty, or these iterations have no trajectory.
         FlywheelError: a thinker cannot start.
     """
-    from tasks.running.run import run_of
-
     if not config.think.thinkers:
         raise UsageError("`think.thinkers` is empty.", "Name some, such as think.thinkers='[\"rules\"]'.")
     THINKERS.require(config.think.thinkers, config.think.options)
