@@ -27,7 +27,7 @@ from curation.converters.exchanged import (
     without_action,
 )
 from curation.converters.files import ImportSource, Target, line_of, model_of
-from curation.converters.format import Format, Read
+from curation.converters.format import Format, Read, each
 from curation.converters.masks import is_masked, masks_of, number_of
 from curation.converters.search import JSON_LINES
 from curation.converters.tokens import for_trainers, from_export, plain_value
@@ -96,14 +96,10 @@ class AgentNet(Format):
 
     def records(self, source: ImportSource) -> Read:
         """One trajectory per line."""
-        for file in source.files(*JSON_LINES):
-            for place, value in source.records(file):
-                try:
-                    yield place, self._record(model_of(_Line, value, place), source, place)
-                except RecordRefused as refused:
-                    yield place, refused
+        return each(source, source.rows(*JSON_LINES), self._record)
 
-    def _record(self, line: _Line, source: ImportSource, place: RecordPlace) -> Exchanged:
+    def _record(self, value: Any, source: ImportSource, place: RecordPlace) -> Exchanged:
+        line = model_of(_Line, value, place)
         if not line.traj:
             raise RecordRefused(place, "traj", "no steps: write each step with its screenshot, or remove the record")
         unit = self.unit_of(line.flywheel, source, place)

@@ -29,7 +29,7 @@ from curation.converters.exchanged import (
     without_action,
 )
 from curation.converters.files import fields_of, items_of
-from curation.converters.format import Read
+from curation.converters.format import Format, Read
 from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
 from curation.converters.units import extent_of, scale_of
@@ -41,8 +41,6 @@ from schemas.action import Action, Hotkey, Type
 
 SHOWN = 5
 """Number of screens in a row of a step, as in all of UI-TARS's experiments."""
-CHAT_UNITS = ("thousandths", "resized_pixels")
-CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """Placeholder of a screen in a text."""
 SLOT = re.compile(r"<\|vision_start\|>(?:(?!<\|vision_start\|>).)*?<\|vision_end\|>|<image>", re.DOTALL)
@@ -61,36 +59,36 @@ _UNIT_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """One turn of a chat: a text or a screen."""
+    """One turn of a chat: a text or a screen; `turns_of` sets them for a message of a row, from its parts."""
 
     role: str
     text: str = ""
     screen: Picture | None = None
+    parts: Sequence[str | None] = ()
+    """Texts of the row's message, and None for each placeholder of a picture."""
+    field: str = "messages"
+    """Field of the record that has the turn; for a message of a row, without `content`."""
     masked: bool = False
     """Whether the row puts no loss on the turn, so that it is context."""
     thought: str = ""
     """Thought of a reply, if the record has it separately from the text."""
-    field: str = "messages"
-    """Field of the record that has the turn."""
     given: bool = False
     """Whether the turn is part of a prompt, so that it is context."""
     calls: bool = False
     """Whether the record has a tool call separately from the text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatMessage:
-    """A message of a row."""
+def message_of(
+    role: str, parts: Sequence[str | None], field: str, message: Mapping[str, Any], masked: bool = False
+) -> ChatTurn:
+    """Make the turn of a row's message.
 
-    role: str
-    parts: Sequence[str | None]
-    """Texts of the message, and None for each placeholder of a picture."""
-    field: str
-    """Field of the record, without `content`; all other fields are as in `ChatTurn`."""
-    masked: bool = False
-    thought: str = ""
-    given: bool = False
-    calls: bool = False
+    Args:
+        role, parts, field, masked: as in `ChatTurn`.
+        message: the message's other fields, which may hold a thought and calls.
+    """
+    thought, calls = thought_of(message), bool(calls_of(message))
+    return ChatTurn(role, parts=parts, field=field, masked=masked, thought=thought, calls=calls)
 
 
 def thought_of(message: Mapping[str, Any]) -> str:
@@ -204,6 +202,18 @@ class Writing:
         return system_text([self.action(action, screen) for action in SAMPLES], _UNIT_NAMES[self.unit])
 
 
+class ChatFormat(Format):
+    """A format of chats."""
+
+    units = ("thousandths", "resized_pixels")
+    dialects = DIALECTS
+
+    @property
+    def writing(self) -> Writing:
+        """Form of written replies."""
+        return Writing(self.unit, self.dialect)
+
+
 def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[ChatTurn]:
     """Builds the chat up to the screen of step `end`, with `shown` of the last screens.
 
@@ -253,7 +263,7 @@ def step_of(read: Completion, screen: Picture) -> ExchangedStep:
 
 
 def turns_of(
-    messages: Sequence[ChatMessage], names: Sequence[str], read: Callable[[int], Picture], place: RecordPlace
+    messages: Sequence[ChatTurn], names: Sequence[str], read: Callable[[int], Picture], place: RecordPlace
 ) -> list[ChatTurn]:
     """Fill the placeholders of messages with the pictures of their row, in order.
 
@@ -286,8 +296,7 @@ def turns_of(
         filled += slots
         texts = [part for part in message.parts if part is not None]
         text = "\n".join(filter(None, (one.strip() for one in texts))) if slots else "\n".join(texts)
-        own = (message.masked, message.thought, where, message.given, message.calls)
-        turns.append(ChatTurn(message.role, text, screen, *own))
+        turns.append(replace(message, text=text, screen=screen, field=where))
     if filled < len(names):
         check_others(messages, place)
         counts = f"{counted(len(names), 'image')} for {counted(filled, 'placeholder')}"
@@ -295,7 +304,7 @@ def turns_of(
     return turns
 
 
-def check_others(messages: Iterable[ChatMessage], place: RecordPlace) -> None:
+def check_others(messages: Iterable[ChatTurn], place: RecordPlace) -> None:
     """Raise Refused if a row's pictures do not match and a text has a placeholder of a video or a sound."""
     for message in messages:
         found = message.role != "assistant" and _OTHER.search("\n".join(filter(None, message.parts)))
@@ -464,6 +473,14 @@ def record_of(
     own = with_metadata(replace(record, steps=record.steps[-1:]), known, place).steps
     whole = with_metadata(record, known.model_copy(update={"steps": []}), place)
     return replace(whole, steps=(*whole.steps[:-1], *own))
+
+
+def row_of(
+    name: str, instruction: str, steps: Sequence[ExchangedStep], known: Metadata | None, kept: Extra, place: RecordPlace
+) -> ChatRow:
+    """Make the row of a trajectory; the arguments are as in `record_of`."""
+    copied = known is not None and known.copied
+    return ChatRow(record_of(name, instruction, steps, known, kept, place), *key_of(known, place), copied)
 
 
 def key_of(known: Metadata | None, place: RecordPlace) -> tuple[str, int]:

@@ -178,6 +178,11 @@ class ImportSource:
         else:
             yield place, value
 
+    def rows(self, *suffixes: str) -> Iterator[tuple[RecordPlace, Any]]:
+        """Yield the records of all files with one of these suffixes (`files`, `records`)."""
+        for file in self.files(*suffixes):
+            yield from self.records(file)
+
     def _first(self, file: Path) -> tuple[bytes, bool]:
         """Return the first line that is not blank, and whether another follows."""
         with file.open("rb") as content:

@@ -4,8 +4,8 @@ A custom format derives from `Format` and is named by its dotted path; built-in 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, TypeVar
 
 from curation.converters.exchanged import Exchanged, Metadata, RecordPlace, RecordRefused, checked
 from curation.converters.files import ImportSource, Target
@@ -14,6 +14,20 @@ from schemas.failure import UsageError
 from schemas.registry import Registry
 
 Read = Iterator[tuple[RecordPlace, Exchanged | RecordRefused]]
+T = TypeVar("T")
+
+
+def each(
+    source: ImportSource,
+    values: Iterable[tuple[RecordPlace, Any]],
+    read: Callable[[Any, ImportSource, RecordPlace], T],
+) -> Iterator[tuple[RecordPlace, T | RecordRefused]]:
+    """Yield what `read` makes of each of a source's values, or its refusal."""
+    for place, value in values:
+        try:
+            yield place, read(value, source, place)
+        except RecordRefused as refused:
+            yield place, refused
 
 
 class Format(ABC):
@@ -65,11 +79,7 @@ class Format(ABC):
 
     def read(self, source: ImportSource) -> Read:
         """Yield the checked records of `records`."""
-        for place, found in self.records(source):
-            try:
-                yield place, found if isinstance(found, RecordRefused) else checked(found, place)
-            except RecordRefused as refused:
-                yield place, refused
+        return each(source, self.records(source), _checked)
 
     def unit_of(
         self, known: Metadata | None, source: ImportSource, place: RecordPlace, usual: str | None = None
@@ -89,6 +99,10 @@ class Format(ABC):
         if unit not in UNITS:
             raise RecordRefused(place, "flywheel.unit", f"there is no unit {unit[:80]!r}; one of {', '.join(UNITS)}")
         return unit
+
+
+def _checked(found: Exchanged | RecordRefused, _: ImportSource, place: RecordPlace) -> Exchanged | RecordRefused:
+    return found if isinstance(found, RecordRefused) else checked(found, place)
 
 
 FORMATS: Registry[Format] = Registry(

@@ -34,7 +34,7 @@ from curation.converters.exchanged import (
     without_action,
 )
 from curation.converters.files import ImportSource, Target, fields_of, items_of, line_of, model_of
-from curation.converters.format import Format, Read
+from curation.converters.format import Format, Read, each
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
 from schemas.action import Action, action_of, numeric, point_of, to_json
@@ -190,15 +190,12 @@ class LabelStudio(Format):
                 problem = RecordRefused(whole, "", "no list of tasks; export them as JSON")
                 yield whole, value if isinstance(value, RecordRefused) else problem
                 continue
-            for number, task in enumerate(tasks, 1):
-                place = RecordPlace(whole.file, number, "task")
-                try:
-                    _check_whole(task, place)
-                    yield place, self._part(model_of(_LabelStudioTask, task, place), source, place)
-                except RecordRefused as refused:
-                    yield place, refused
+            values = ((RecordPlace(whole.file, number, "task"), task) for number, task in enumerate(tasks, 1))
+            yield from each(source, values, self._part)
 
-    def _part(self, task: _LabelStudioTask, source: ImportSource, place: RecordPlace) -> ChatRow:
+    def _part(self, value: Any, source: ImportSource, place: RecordPlace) -> ChatRow:
+        _check_whole(value, place)
+        task = model_of(_LabelStudioTask, value, place)
         data, known = task.data, task.data.flywheel
         about = known.trajectory if known else None
         home = about is not None and source.stored(about.lake, about.trajectory_id)

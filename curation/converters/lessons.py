@@ -10,22 +10,10 @@ trainer reads.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from curation.converters.exchanged import Exchanged, RecordPlace, RecordRefused
 from schemas.action import from_json
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """A target: the reply of the last step of `record`."""
-
-    record: Exchanged
-
-    @property
-    def step(self) -> int:
-        """Number of the step."""
-        return len(self.record.steps) - 1
 
 
 def whole(record: Exchanged) -> bool:
@@ -33,18 +21,18 @@ def whole(record: Exchanged) -> bool:
     return all(record.is_target(number) for number in range(len(record.steps)))
 
 
-def lessons_of(record: Exchanged) -> Iterator[Lesson]:
-    """Yield all targets, in order."""
-    instead = {one.step: one for one in corrected(record)}
+def lessons_of(record: Exchanged) -> Iterator[Exchanged]:
+    """Yield all targets, in order; a target is the reply of a record's last step."""
+    instead = {len(one.steps) - 1: one for one in corrected(record)}
     for number in range(len(record.steps)):
         if record.is_target(number):
-            yield Lesson(replace(record, steps=record.steps[: number + 1]))
+            yield replace(record, steps=record.steps[: number + 1])
         elif number in instead:
             yield instead[number]
 
 
-def corrected(record: Exchanged) -> Iterator[Lesson]:
-    """Yield reviewers' corrections that are targets."""
+def corrected(record: Exchanged) -> Iterator[Exchanged]:
+    """Yield reviewers' corrections that are targets, each as the last step of a record."""
     for number, step in enumerate(record.steps):
         given = step.about.correction
         if given is None or not given.taught:
@@ -53,7 +41,7 @@ def corrected(record: Exchanged) -> Iterator[Lesson]:
         meant = replace(
             step, thought=given.thought, action=from_json(given.action), text="", error=None, about=about, extra={}
         )
-        yield Lesson(replace(record, steps=(*record.steps[:number], meant), extra={}))
+        yield replace(record, steps=(*record.steps[:number], meant), extra={})
 
 
 class Wholes:

@@ -10,7 +10,7 @@ they are one end, `finished` with the answer or `call_user` after a failure, and
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from curation.converters.exchanged import (
     without_action,
 )
 from curation.converters.files import ImportSource, Target, line_of, model_of
-from curation.converters.format import Format, Read
+from curation.converters.format import Format, Read, each
 from curation.converters.lessons import lessons_of, whole
 from curation.converters.masks import masks_of
 from curation.converters.search import CONTEXT, JSON_LINES
@@ -95,7 +95,8 @@ class ScaleCua(Format):
                 every = [self._row(record, number, target) for number in range(len(record.steps))]
                 if not whole(record):
                     target.append(f"{CONTEXT}/{FILE}", "".join(map(line_of, every)).encode())
-                    every = [self._row(one.record, one.step, target, copied=True) for one in lessons_of(record)]
+                    lessons = lessons_of(record)
+                    every = [self._row(one, len(one.steps) - 1, target, copied=True) for one in lessons]
                 lines.writelines(map(line_of, every))
                 count += len(every)
         mix = {"root": ".", "annotation": FILE, "data_augment": False, "repeat_time": 1, "length": count}
@@ -125,18 +126,11 @@ class ScaleCua(Format):
         """Yield one trajectory per run of rows."""
         return (
             (place, one if isinstance(one, RecordRefused) else _closed(one))
-            for place, one in joined(self._rows(source))
+            for place, one in joined(each(source, source.rows(*JSON_LINES), self._part))
         )
 
-    def _rows(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
-        for file in source.files(*JSON_LINES):
-            for place, value in source.records(file):
-                try:
-                    yield place, self._part(model_of(_ScaleCuaRow, value, place), source, place)
-                except RecordRefused as refused:
-                    yield place, refused
-
-    def _part(self, row: _ScaleCuaRow, source: ImportSource, place: RecordPlace) -> ChatRow:
+    def _part(self, value: Any, source: ImportSource, place: RecordPlace) -> ChatRow:
+        row = model_of(_ScaleCuaRow, value, place)
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
         name, human, answer = _one_of_each(row, place)
         begin = human.find(_TASK)

@@ -18,27 +18,25 @@ from pydantic_core import from_json
 
 from common.text import storable
 from curation.converters.chat import (
-    CHAT_DIALECTS,
-    CHAT_UNITS,
     SHOWN,
-    ChatMessage,
+    ChatFormat,
+    ChatRow,
     ChatTurn,
-    Writing,
     calls_of,
     chat_of,
     check_others,
     check_row,
     holds_more,
-    record_of,
+    message_of,
+    row_of,
     split,
     steps_of,
-    thought_of,
     turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
 from curation.converters.files import ImportSource, Target, fields_of, items_of, model_of
-from curation.converters.format import Format, Read
-from curation.converters.lessons import Lesson, Wholes, lessons_of, whole
+from curation.converters.format import Read, each
+from curation.converters.lessons import Wholes, lessons_of, whole
 from curation.converters.masks import is_masked, masks_of
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
 from curation.converters.search import CONTEXT
@@ -77,12 +75,10 @@ class _TrlRow(BaseModel):
     flywheel: Annotated[Metadata | None, BeforeValidator(_object)] = None
 
 
-class Trl(Format):
+class Trl(ChatFormat):
     """TRL's format: a Parquet file, or lines of JSON."""
 
     name = "trl"
-    units = CHAT_UNITS
-    dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
         """Writes a row for each trajectory whose replies are all targets, and else a row of `prompt` and `completion`
@@ -97,20 +93,19 @@ class Trl(Format):
                     steps.write(self._completion(one))
         target.write("README.md", _card(steps.there).encode())
 
-    def _completion(self, one: Lesson) -> dict[str, Any]:
-        writing, shown = Writing(self.unit, self.dialect), for_trainers(one.record)
-        turns = chat_of(shown, one.step, SHOWN, writing)
-        reply = ChatTurn("assistant", writing.reply(shown.steps[-1]))
+    def _completion(self, one: Exchanged) -> dict[str, Any]:
+        shown = for_trainers(one)
+        turns = chat_of(shown, len(one.steps) - 1, SHOWN, self.writing)
+        reply = ChatTurn("assistant", self.writing.reply(shown.steps[-1]))
         return {
             "prompt": [_message(turn) for turn in turns],
             "completion": [_message(reply)],
             "images": [image_of(turn.screen) for turn in turns if turn.screen],
-            OWN: json_of(metadata_of(one.record, "", self.unit, self.dialect, one.step, copied=True)),
+            OWN: json_of(metadata_of(one, "", self.unit, self.dialect, len(one.steps) - 1, copied=True)),
         }
 
     def _row(self, record: Exchanged) -> dict[str, Any]:
-        writing, shown = Writing(self.unit, self.dialect), for_trainers(record)
-        last = len(record.steps) - 1
+        shown, last, writing = for_trainers(record), len(record.steps) - 1, self.writing
         turns = [*chat_of(shown, last, last + 1, writing), ChatTurn("assistant", writing.reply(shown.steps[last]))]
         kept = record.extra.get(self.name, {})
         metadata = {**metadata_of(record, "", self.unit, self.dialect), **({"unit": kept["unit"]} if kept else {})}
@@ -128,21 +123,18 @@ class Trl(Format):
     def records(self, source: ImportSource) -> Read:
         """Yields one trajectory per row."""
         wholes = Wholes()
-        for place, value in rows_of_any(source):
-            try:
-                check_row(value, WANTED, place)
-                row = model_of(_TrlRow, value, place)
-                record = self._record(row, source, place)
-            except RecordRefused as refused:
-                yield place, refused
-                continue
-            if row.flywheel is None or not row.flywheel.copied:
-                wholes.add(record)
-                yield place, record
-            elif missing := wholes.missing(record, place):
+        for place, found in each(source, rows_of_any(source), self._part):
+            if isinstance(found, RecordRefused):
+                yield place, found
+            elif not found.copied:
+                wholes.add(found.record)
+                yield place, found.record
+            elif missing := wholes.missing(found.record, place):
                 yield place, missing
 
-    def _record(self, row: _TrlRow, source: ImportSource, place: RecordPlace) -> Exchanged:
+    def _part(self, value: Any, source: ImportSource, place: RecordPlace) -> ChatRow:
+        check_row(value, WANTED, place)
+        row = model_of(_TrlRow, value, place)
         _check_whole(row, place)
         unit = self.unit_of(row.flywheel, source, place)
 
@@ -171,7 +163,7 @@ class Trl(Format):
                     part.pop(name, None)  # it is stored in a step
             given = row.model_dump(mode="json", exclude_none=True, exclude={"images", "image", "flywheel"})
             kept = {"row": given, "unit": unit}
-        return record_of(self.name, instruction, steps, row.flywheel, kept, place)
+        return row_of(self.name, instruction, steps, row.flywheel, kept, place)
 
 
 def _check_whole(row: _TrlRow, place: RecordPlace) -> None:
@@ -226,7 +218,7 @@ class _Cell:
 class _ReadMessage:
     """A parsed message."""
 
-    message: ChatMessage
+    message: ChatTurn
     own: tuple[_Cell | None, ...] = ()
     """For each placeholder, the picture in its own part; None for the row's next picture."""
     plain: bool = False
@@ -399,7 +391,7 @@ def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> 
     parts = [*(one for one in parts if one != ""), *calls_of(given)] or [""]
     masked = is_masked({**given, "content": message.content}, place, field)
     return _ReadMessage(
-        ChatMessage(message.role, parts, field, masked, thought_of(given), calls=bool(calls_of(given))),
+        message_of(message.role, parts, field, given, masked),
         tuple(own),
         not listed,
     )

@@ -7,32 +7,27 @@ list of messages, which has no pictures and is therefore refused. Coordinates ar
 command must give it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from common.text import Storable
 from curation.converters.chat import (
-    CHAT_DIALECTS,
-    CHAT_UNITS,
     SHOWN,
     SLOT,
-    ChatMessage,
+    ChatFormat,
     ChatRow,
     ChatTurn,
-    Writing,
-    calls_of,
     chat_of,
     check_row,
     content_of,
     joined,
-    key_of,
-    record_of,
+    message_of,
     reply_of,
+    row_of,
     split,
     steps_of,
-    thought_of,
     turns_of,
 )
 from curation.converters.exchanged import (
@@ -41,12 +36,11 @@ from curation.converters.exchanged import (
     Metadata,
     Picture,
     RecordPlace,
-    RecordRefused,
     instructed,
     metadata_of,
 )
 from curation.converters.files import ImportSource, Target, items_of, line_of, model_of
-from curation.converters.format import Format, Read
+from curation.converters.format import Read, each
 from curation.converters.lessons import corrected
 from curation.converters.masks import is_masked, masks_of
 from curation.converters.search import JSON_LINES
@@ -73,12 +67,10 @@ class _UiTarsRow(BaseModel):
     flywheel: Metadata | None = None
 
 
-class UiTars(Format):
+class UiTars(ChatFormat):
     """UI-TARS's format: a file of lines and a folder of pictures."""
 
     name = "ui-tars"
-    units = CHAT_UNITS
-    dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
         """Write one line per step, without a loss if it is no target, and one line per correction.
@@ -91,7 +83,7 @@ class UiTars(Format):
                 for number in [last] if _as_it_came(record) else range(last + 1):
                     lines.write(line_of(self._row(record, number, target)))
                 for one in corrected(record):
-                    lines.write(line_of(self._row(one.record, one.step, target, copied=True)))
+                    lines.write(line_of(self._row(one, len(one.steps) - 1, target, copied=True)))
 
     def _row(self, record: Exchanged, number: int, target: Target, copied: bool = False) -> dict[str, Any]:
         kept = _as_it_came(record)
@@ -105,10 +97,10 @@ class UiTars(Format):
                 "images": images,
                 OWN: own,
             }
-        writing, shown = Writing(self.unit, self.dialect), for_trainers(record)
-        system, asked, *rest = chat_of(shown, number, SHOWN, writing)
+        shown = for_trainers(record)
+        system, asked, *rest = chat_of(shown, number, SHOWN, self.writing)
         opening = ChatTurn("user", f"{system.text}\n\n{HEADING}{asked.text}")
-        turns = [opening, *rest, ChatTurn("assistant", writing.reply(shown.steps[number]))]
+        turns = [opening, *rest, ChatTurn("assistant", self.writing.reply(shown.steps[number]))]
         learned = len(turns) if copied or record.is_target(number) else None
         messages = [
             {"role": turn.role, "content": SCREEN if turn.screen else turn.text, "loss_mask": int(place == learned)}
@@ -122,19 +114,12 @@ class UiTars(Format):
 
     def records(self, source: ImportSource) -> Read:
         """Yield one trajectory per row, or per rows of one trajectory of this project."""
-        return joined(self._rows(source))
+        return joined(each(source, source.rows(*JSON_LINES, ".json"), self._part))
 
-    def _rows(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
-        for file in source.files(*JSON_LINES, ".json"):
-            for place, value in source.records(file):
-                try:
-                    row = _row(value)
-                    check_row(row, ("messages",), place)
-                    yield place, self._part(model_of(_UiTarsRow, row, place), source, place)
-                except RecordRefused as refused:
-                    yield place, refused
-
-    def _part(self, row: _UiTarsRow, source: ImportSource, place: RecordPlace) -> ChatRow:
+    def _part(self, value: Any, source: ImportSource, place: RecordPlace) -> ChatRow:
+        value = value if items_of(value) is None else {"messages": value}  # a bare list of messages
+        check_row(value, ("messages",), place)
+        row = model_of(_UiTarsRow, value, place)
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
         replies = [one.role == "assistant" for one in row.messages]
         off = masks_of(row.model_extra or {}, replies, place, labelled=1)
@@ -148,11 +133,9 @@ class UiTars(Format):
         if known is None or known.step is None:
             kept = {"messages": [one.model_dump(exclude_none=True) for one in row.messages], "unit": unit}
             kept |= row.model_extra or {}
-        key, step = key_of(known, place)
         asked = prompt.split(HEADING, 1)[-1]
         instruction = instructed(asked.strip() if kept else asked, place, "messages")
-        copied = known is not None and known.copied
-        return ChatRow(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
+        return row_of(self.name, instruction, steps, known, kept, place)
 
 
 def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str, Any]]:
@@ -171,13 +154,7 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, **thoughts, "content": plain(content) if reply else plain_between(content, SLOT)}
 
 
-def _row(value: Any) -> Any:
-    """Return a row, also from a bare list of messages."""
-    messages = items_of(value)
-    return value if messages is None else {"messages": messages}
-
-
-def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) -> ChatMessage:
+def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) -> ChatTurn:
     """Parse a message; a reply has no placeholders.
 
     Args:
@@ -192,7 +169,7 @@ def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) ->
     content = content_of(message.content, given, place, field)
     parts = [reply_of(content, given)] if reply else split(content)
     masked = is_masked(given, place, field)
-    return ChatMessage(message.role, parts, field, off or masked, thought_of(given), calls=bool(calls_of(given)))
+    return message_of(message.role, parts, field, given, off or masked)
 
 
 def _as_it_came(record: Exchanged) -> dict[str, Any] | None:

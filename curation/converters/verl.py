@@ -6,6 +6,7 @@ placeholder.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Annotated, Any
 
@@ -14,32 +15,27 @@ from pydantic import BaseModel, ConfigDict, Field, Json
 
 from common.text import Storable
 from curation.converters.chat import (
-    CHAT_DIALECTS,
-    CHAT_UNITS,
     MARKS,
     SHOWN,
     SLOT,
-    ChatMessage,
+    ChatFormat,
     ChatRow,
     ChatTurn,
-    Writing,
-    calls_of,
     chat_of,
     check_row,
     content_of,
     holds_more,
     joined,
-    key_of,
-    record_of,
+    message_of,
     reply_of,
+    row_of,
     split,
     steps_of,
-    thought_of,
     turns_of,
 )
-from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
+from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, metadata_of
 from curation.converters.files import ImportSource, Target, fields_of, model_of
-from curation.converters.format import Format, Read
+from curation.converters.format import Read, each
 from curation.converters.lessons import corrected, lessons_of, whole
 from curation.converters.masks import masks_of
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
@@ -89,12 +85,10 @@ class _VerlRow(_VerlModel):
     extra_info: _Info | None = None
 
 
-class Verl(Format):
+class Verl(ChatFormat):
     """verl's format: a Parquet file, and another one for trajectories with steps that are no targets."""
 
     name = "verl"
-    units = CHAT_UNITS
-    dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
         """Write one row per target."""
@@ -120,18 +114,18 @@ class Verl(Format):
         if came and record.is_target(len(record.steps) - 1):
             yield self._as_it_came(record, next(indices), copied=True)
         for one in corrected(record) if came else lessons_of(record):
-            yield self._row(one.record, one.step, next(indices), copied=True)
+            yield self._row(one, len(one.steps) - 1, next(indices), copied=True)
 
     def _row(self, record: Exchanged, number: int, index: int, copied: bool = False) -> dict[str, Any]:
-        writing, shown = Writing(self.unit, self.dialect), for_trainers(record)
-        turns = chat_of(shown, number, SHOWN, writing)
+        shown = for_trainers(record)
+        turns = chat_of(shown, number, SHOWN, self.writing)
         metadata = metadata_of(record, "", self.unit, self.dialect, number, copied)
         return {
             "data_source": record.about.task_id or record.name,
             "prompt": [{"role": one.role, "content": SCREEN if one.screen else one.text} for one in turns],
             "images": [image_of(one.screen) for one in turns if one.screen],
             "ability": "gui",
-            "reward_model": {"style": "rule", "ground_truth": writing.reply(shown.steps[number])},
+            "reward_model": {"style": "rule", "ground_truth": self.writing.reply(shown.steps[number])},
             "extra_info": {"split": "train", "index": index, OWN: json_of(metadata)},
         }
 
@@ -154,17 +148,11 @@ class Verl(Format):
 
     def records(self, source: ImportSource) -> Read:
         """Yield one trajectory per row, or per rows of one trajectory of this project."""
-        return joined(self._parts(source))
+        return joined(each(source, rows_of_any(source), self._part))
 
-    def _parts(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
-        for place, value in rows_of_any(source):
-            try:
-                check_row(value, ("prompt",), place)
-                yield place, self._part(model_of(_VerlRow, value, place), source, place)
-            except RecordRefused as refused:
-                yield place, refused
-
-    def _part(self, row: _VerlRow, source: ImportSource, place: RecordPlace) -> ChatRow:
+    def _part(self, value: Any, source: ImportSource, place: RecordPlace) -> ChatRow:
+        check_row(value, ("prompt",), place)
+        row = model_of(_VerlRow, value, place)
         known = row.extra_info.flywheel if row.extra_info else None
         unit = self.unit_of(known, source, place)
         prompt = [_read(one, f"prompt.{at}", place) for at, one in enumerate(row.prompt)]
@@ -179,16 +167,14 @@ class Verl(Format):
         kept: dict[str, Any] = {}
         if known is None:
             kept = {"row": row.model_dump(mode="json", exclude={"images"}, exclude_unset=True), "unit": unit}
-        key, step = key_of(known, place)
-        copied = known is not None and known.copied
-        return ChatRow(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
+        return row_of(self.name, instruction, steps, known, kept, place)
 
 
-def _read(message: _VerlMessage, field: str, place: RecordPlace) -> ChatMessage:
+def _read(message: _VerlMessage, field: str, place: RecordPlace) -> ChatTurn:
     """Parse a message of a prompt, all of which is context."""
     given = message.model_extra or {}
     parts = split(reply_of(content_of(message.content, given, place, field), given))
-    return ChatMessage(message.role, parts, field, thought=thought_of(given), given=True, calls=bool(calls_of(given)))
+    return replace(message_of(message.role, parts, field, given), given=True)
 
 
 def _came(record: Exchanged) -> bool:
