@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from common.text import Storable
 from curation.converters.code import pointer_after, read_code, write_code
 from curation.converters.exchanged import (
@@ -26,7 +24,7 @@ from curation.converters.exchanged import (
     with_metadata,
     without_action,
 )
-from curation.converters.files import ImportSource, Target, line_of, model_of
+from curation.converters.files import ImportSource, OpenModel, Target, line_of, model_of
 from curation.converters.format import Format, Read, each
 from curation.converters.masks import is_masked, masks_of, number_of
 from curation.converters.search import JSON_LINES
@@ -38,16 +36,7 @@ from models.families.code.program import OutOfScreen, Point
 FILE = "agentnet.jsonl"
 
 
-class _AgentNetModel(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    @property
-    def others(self) -> dict[str, Any]:
-        """Returns the fields without a column in this project."""
-        return self.model_extra or {}
-
-
-class _AgentNetValue(_AgentNetModel):
+class _AgentNetValue(OpenModel):
     code: Storable
     thought: Storable | None = None
     last_step_correct: bool | None = None
@@ -55,12 +44,12 @@ class _AgentNetValue(_AgentNetModel):
     reflection: Storable | None = None
 
 
-class _Entry(_AgentNetModel):
+class _Entry(OpenModel):
     image: str
     value: _AgentNetValue
 
 
-class _Line(_AgentNetModel):
+class _Line(OpenModel):
     task_id: Storable | int
     instruction: Storable | None = None
     traj: list[_Entry]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from common.text import counted, storable, strict_json
+from common.text import Storable, counted, storable, strict_json
 from curation.converters.acting import holds_call
 from curation.converters.exchanged import (
     Exchanged,
@@ -28,7 +28,7 @@ from curation.converters.exchanged import (
     with_metadata,
     without_action,
 )
-from curation.converters.files import fields_of, items_of
+from curation.converters.files import OpenModel, fields_of, items_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
@@ -135,15 +135,22 @@ def holds_more(message: Mapping[str, Any]) -> bool:
     return bool(thought_of(message) or calls_of(message))
 
 
-def content_of(content: str | None, message: Mapping[str, Any], place: RecordPlace, field: str) -> str:
+class RowMessage(OpenModel):
+    """A message of a row whose content is a text."""
+
+    role: str
+    content: Storable | None = None
+
+
+def content_of(message: RowMessage, place: RecordPlace, field: str) -> str:
     """Return the text of a message, which may be missing next to a thought or a call, as in OpenAI's chats.
 
     Raises:
         RecordRefused: it is missing, and the message holds nothing else.
     """
-    if content is None and not holds_more(message):
+    if message.content is None and not holds_more(message.others):
         raise RecordRefused(place, f"{field}.content", "it is missing; write the message's text, or its `tool_calls`")
-    return content or ""
+    return message.content or ""
 
 
 def split(text: str) -> list[str | None]:

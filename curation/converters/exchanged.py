@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
 from common.text import NO_TEXT, Storable, counted, storable
 from schemas.action import Action, from_json, to_json
@@ -87,11 +87,7 @@ def holds_back(route: str | None, success: bool | None) -> bool:
     return route in ("quarantine", "none") or (route == "ct" and success is True)
 
 
-class _Known(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class About(_Known):
+class About(BaseModel, frozen=True):
     """A lake's fields of a trajectory, for formats without columns for them."""
 
     lake: Storable = ""
@@ -128,7 +124,7 @@ _DECIDED = {"route", "reason"}
 """Fields that change with new decisions; a digest includes only whether they hold the trajectory back."""
 
 
-class Correction(_Known):
+class Correction(BaseModel, frozen=True):
     """A reviewer's replacement of a step; the recorded step is then no target."""
 
     action: Annotated[str, AfterValidator(lambda text: to_json(from_json(text)))]
@@ -142,7 +138,7 @@ class Correction(_Known):
     """Whether the correction is a target in place of the step; false if another trajectory has it."""
 
 
-class StepAbout(_Known):
+class StepAbout(BaseModel, frozen=True):
     """A lake's fields of a step, for formats without columns for them."""
 
     actor: Storable = ""
@@ -163,7 +159,7 @@ class StepAbout(_Known):
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
-class Metadata(_Known):
+class Metadata(BaseModel, frozen=True):
     """The object `flywheel`: of a whole trajectory, or of one step in formats with a row per step."""
 
     unit: str | None = None

@@ -370,6 +370,15 @@ def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -
     return Picture(png, width, height)
 
 
+class OpenModel(BaseModel, extra="allow"):
+    """An object of a record, which may have fields without a column in this project."""
+
+    @property
+    def others(self) -> dict[str, Any]:
+        """These fields."""
+        return self.model_extra or {}
+
+
 def model_of(kind: type[M], value: Any, place: RecordPlace) -> M:
     """Parse a record into its columns; raise RecordRefused that names an invalid field, or a field that no lake
     stores."""

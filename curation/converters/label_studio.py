@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, cast, get_args
 from urllib.parse import unquote
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, model_validator
 
 from common.text import Storable
 from curation.converters.chat import ChatRow, joined, key_of, record_of, step_of
@@ -33,7 +33,7 @@ from curation.converters.exchanged import (
     metadata_of,
     without_action,
 )
-from curation.converters.files import ImportSource, Target, fields_of, items_of, line_of, model_of
+from curation.converters.files import ImportSource, OpenModel, Target, fields_of, items_of, line_of, model_of
 from curation.converters.format import Format, Read, each
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
@@ -78,10 +78,8 @@ XML = f"""<View>
 """
 
 
-class _LabelStudioModel(BaseModel):
-    """An object whose null fields count as missing, and which may have other fields."""
-
-    model_config = ConfigDict(extra="allow")
+class _LabelStudioModel(OpenModel):
+    """An object whose null fields count as missing."""
 
     @model_validator(mode="before")
     @classmethod
@@ -101,11 +99,11 @@ class _LabelStudioValue(_LabelStudioModel):
     width: Percent = None
     height: Percent = None
     rotation: Percent = None
-    keypointlabels: list[str] = []
-    rectanglelabels: list[str] = []
-    labels: list[str] = []
+    keypointlabels: list[str] = Field(default_factory=list[str])
+    rectanglelabels: list[str] = Field(default_factory=list[str])
+    labels: list[str] = Field(default_factory=list[str])
     text: list[Storable] | Storable | None = None
-    choices: list[str] = []
+    choices: list[str] = Field(default_factory=list[str])
 
 
 class _Result(_LabelStudioModel):
@@ -123,7 +121,7 @@ class _Answer(_LabelStudioModel):
     was_cancelled: bool = False
     skipped: bool = False
     """Name of the field in exports before Label Studio 1.0."""
-    result: list[_Result] = []
+    result: list[_Result] = Field([])
 
 
 class _Data(_LabelStudioModel):
@@ -139,7 +137,7 @@ class _LabelStudioTask(_LabelStudioModel):
     data: _Data
     annotations: list[_Answer] = Field([], validation_alias=AliasChoices("annotations", "completions"))
     """Answers; called completions before Label Studio 1.0."""
-    predictions: list[Any] = []
+    predictions: list[Any] = Field([])
 
 
 class LabelStudio(Format):

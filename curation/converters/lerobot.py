@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
+from pydantic import Field, Json, ValidationError
 
 from common.text import Storable, strict_json
 from curation.converters.chat import ChatRow, joined, key_of, record_of
@@ -34,7 +34,7 @@ from curation.converters.exchanged import (
     metadata_of,
     without_action,
 )
-from curation.converters.files import ImportSource, Target, model_of
+from curation.converters.files import ImportSource, OpenModel, Target, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lerobot_stats import Stats
 from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, read_rows
@@ -80,9 +80,7 @@ EPISODES = pa.schema(
 )
 
 
-class _Frame(BaseModel):
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
-
+class _Frame(OpenModel):
     action_json: Storable
     thought: Storable | None = None
     task_index: int
@@ -171,13 +169,13 @@ class LeRobot(Format):
     def _part(
         self, frame: _Frame, key: str, tasks: dict[int, str], source: ImportSource, place: RecordPlace
     ) -> ChatRow:
-        cell = (frame.model_extra or {}).get(key)
+        cell = frame.others.get(key)
         screen = picture_in(cell, source, place, key)
         if frame.task_index not in tasks:
             raise RecordRefused(place, "task_index", f"meta/tasks.parquet has no task {frame.task_index}")
         instruction = instructed(tasks[frame.task_index], place, "task_index")
         step, known = _step(frame, screen), frame.flywheel
-        others = {name: one for name, one in (frame.model_extra or {}).items() if name not in {key, *SCHEMA.names}}
+        others = {name: one for name, one in frame.others.items() if name not in {key, *SCHEMA.names}}
         if others:
             step = replace(step, extra={self.name: _plain(others)})
         foreign = (f"{place.file}:{frame.episode_index}", frame.frame_index)

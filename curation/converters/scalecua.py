@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from common.text import Storable, counted
 from curation.converters.chat import MARKS, ChatRow, joined, key_of, record_of
@@ -31,7 +31,7 @@ from curation.converters.exchanged import (
     metadata_of,
     without_action,
 )
-from curation.converters.files import ImportSource, Target, line_of, model_of
+from curation.converters.files import ImportSource, OpenModel, Target, line_of, model_of
 from curation.converters.format import Format, Read, each
 from curation.converters.lessons import lessons_of, whole
 from curation.converters.masks import masks_of
@@ -63,16 +63,12 @@ _TAG = re.compile(r"<( *)(?=/?(?:think|operation|action)>)")
 _BROKEN_TAG = re.compile(r"<( *) (?=/?(?:think|operation|action)>)")
 
 
-class _Turn(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Turn(BaseModel, extra="forbid"):
     who: Storable = Field("", alias="from")
     value: Storable
 
 
-class _ScaleCuaRow(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
+class _ScaleCuaRow(OpenModel):
     image: str | list[str]
     conversations: list[_Turn]
     width: int | None = None
@@ -161,10 +157,10 @@ class ScaleCua(Format):
         written = _tagged(operation) if ours else operation
         if written != code or _is_answer(action, code) or gives_up:  # the record's own words
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
-        kept |= row.model_extra or {}
+        kept |= row.others
         text = "" if action else code if ours else code or answer
         replies = [one.who == "gpt" for one in row.conversations]
-        masks = masks_of(row.model_extra or {}, replies, place, "turn", labelled=1)
+        masks = masks_of(row.others, replies, place, "turn", labelled=1)
         off = any(masked for reply, masked in zip(replies, masks, strict=True) if reply)
         about = StepAbout(target=False) if off else StepAbout()
         extra = {self.name: kept} if kept else {}

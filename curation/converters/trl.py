@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator
 from pydantic_core import from_json
 
 from common.text import storable
@@ -34,7 +34,7 @@ from curation.converters.chat import (
     turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
-from curation.converters.files import ImportSource, Target, fields_of, items_of, model_of
+from curation.converters.files import ImportSource, OpenModel, Target, fields_of, items_of, model_of
 from curation.converters.format import Read, each
 from curation.converters.lessons import Wholes, lessons_of, whole
 from curation.converters.masks import is_masked, masks_of
@@ -50,9 +50,7 @@ SCHEMA = pa.schema([("messages", MESSAGES), ("images", pa.list_(IMAGE)), (OWN, p
 STEPS = pa.schema([("prompt", MESSAGES), ("completion", MESSAGES), ("images", pa.list_(IMAGE)), (OWN, pa.string())])
 
 
-class _TrlMessage(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
+class _TrlMessage(OpenModel):
     role: str
     content: str | list[dict[str, Any]] | None = None
 
@@ -62,9 +60,7 @@ def _object(value: Any) -> Any:
     return from_json(value) if isinstance(value, str) else value
 
 
-class _TrlRow(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
+class _TrlRow(OpenModel):
     messages: list[_TrlMessage] | None = None
     prompt: list[_TrlMessage] | None = None
     completion: list[_TrlMessage] | None = None
@@ -292,7 +288,7 @@ def _messages(row: _TrlRow, place: RecordPlace) -> list[_ReadMessage]:
             last = max((at for at, one in enumerate(replied) if one.replies), default=0)
             prompt, replied = replied[:last], replied[last:]
         every, labelled = [*(one.in_prompt() for one in prompt), *replied], sum(one.replies for one in replied)
-    masks = masks_of(row.model_extra or {}, [one.replies for one in every], place, labelled=max(labelled, 1))
+    masks = masks_of(row.others, [one.replies for one in every], place, labelled=max(labelled, 1))
     return [one.masked(off) for one, off in zip(every, masks, strict=True)]
 
 
@@ -370,7 +366,7 @@ def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> 
     Raises:
         RecordRefused: a part is neither text nor a picture.
     """
-    given, parts, own = message.model_extra or {}, list[str | None](), list[_Cell | None]()
+    given, parts, own = message.others, list[str | None](), list[_Cell | None]()
     listed = isinstance(message.content, list)
     splits = tags.split_in(message.role, not listed)
     content = message.content if isinstance(message.content, list) else [{"text": message.content or ""}]

@@ -10,15 +10,15 @@ command must give it.
 from collections.abc import Iterable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from common.text import Storable
 from curation.converters.chat import (
     SHOWN,
     SLOT,
     ChatFormat,
     ChatRow,
     ChatTurn,
+    RowMessage,
     chat_of,
     check_row,
     content_of,
@@ -39,7 +39,7 @@ from curation.converters.exchanged import (
     instructed,
     metadata_of,
 )
-from curation.converters.files import ImportSource, Target, items_of, line_of, model_of
+from curation.converters.files import ImportSource, OpenModel, Target, items_of, line_of, model_of
 from curation.converters.format import Read, each
 from curation.converters.lessons import corrected
 from curation.converters.masks import is_masked, masks_of
@@ -52,18 +52,9 @@ SCREEN = "<|vision_start|><|image_pad|><|vision_end|>"
 HEADING = "## User Instruction\n"
 
 
-class _UiTarsMessage(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    role: str
-    content: Storable | None = None
-
-
-class _UiTarsRow(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    messages: list[_UiTarsMessage]
-    images: list[str] = []
+class _UiTarsRow(OpenModel):
+    messages: list[RowMessage]
+    images: list[str] = Field([])
     flywheel: Metadata | None = None
 
 
@@ -122,7 +113,7 @@ class UiTars(ChatFormat):
         row = model_of(_UiTarsRow, value, place)
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
         replies = [one.role == "assistant" for one in row.messages]
-        off = masks_of(row.model_extra or {}, replies, place, labelled=1)
+        off = masks_of(row.others, replies, place, labelled=1)
         messages = [_read(one, f"messages.{at}", off[at], place) for at, one in enumerate(row.messages)]
 
         def read(number: int) -> Picture:
@@ -132,7 +123,7 @@ class UiTars(ChatFormat):
         kept: dict[str, Any] = {}
         if known is None or known.step is None:
             kept = {"messages": [one.model_dump(exclude_none=True) for one in row.messages], "unit": unit}
-            kept |= row.model_extra or {}
+            kept |= row.others
         asked = prompt.split(HEADING, 1)[-1]
         instruction = instructed(asked.strip() if kept else asked, place, "messages")
         return row_of(self.name, instruction, steps, known, kept, place)
@@ -154,7 +145,7 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, **thoughts, "content": plain(content) if reply else plain_between(content, SLOT)}
 
 
-def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) -> ChatTurn:
+def _read(message: RowMessage, field: str, off: bool, place: RecordPlace) -> ChatTurn:
     """Parse a message; a reply has no placeholders.
 
     Args:
@@ -165,8 +156,8 @@ def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) ->
     Raises:
         RecordRefused: a mask has no known meaning.
     """
-    reply, given = message.role == "assistant", message.model_extra or {}
-    content = content_of(message.content, given, place, field)
+    reply, given = message.role == "assistant", message.others
+    content = content_of(message, place, field)
     parts = [reply_of(content, given)] if reply else split(content)
     masked = is_masked(given, place, field)
     return message_of(message.role, parts, field, given, off or masked)

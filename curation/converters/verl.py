@@ -11,7 +11,7 @@ from itertools import count
 from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, Json
+from pydantic import Field, Json
 
 from common.text import Storable
 from curation.converters.chat import (
@@ -21,6 +21,7 @@ from curation.converters.chat import (
     ChatFormat,
     ChatRow,
     ChatTurn,
+    RowMessage,
     chat_of,
     check_row,
     content_of,
@@ -34,7 +35,7 @@ from curation.converters.chat import (
     turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, metadata_of
-from curation.converters.files import ImportSource, Target, fields_of, model_of
+from curation.converters.files import ImportSource, OpenModel, Target, fields_of, model_of
 from curation.converters.format import Read, each
 from curation.converters.lessons import corrected, lessons_of, whole
 from curation.converters.masks import masks_of
@@ -56,31 +57,22 @@ SCHEMA = pa.schema(
 )
 
 
-class _VerlModel(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-class _VerlMessage(_VerlModel):
-    role: str
-    content: Storable | None = None
-
-
-class _VerlReward(_VerlModel):
+class _VerlReward(OpenModel):
     style: Storable | None = None
     ground_truth: Storable
 
 
-class _Info(_VerlModel):
+class _Info(OpenModel):
     split: Storable | None = None
     index: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     flywheel: Json[Metadata] | None = None
 
 
-class _VerlRow(_VerlModel):
+class _VerlRow(OpenModel):
     data_source: Storable | None = None
     ability: Storable | None = None
-    prompt: list[_VerlMessage]
-    images: list[Any] = []
+    prompt: list[RowMessage]
+    images: list[Any] = Field([])
     reward_model: _VerlReward
     extra_info: _Info | None = None
 
@@ -161,7 +153,7 @@ class Verl(ChatFormat):
             return picture_in(row.images[number], source, place, f"images.{number}")
 
         turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place)
-        off = masks_of(row.model_extra or {}, [one.role == "assistant" for one in turns] + [True], place, labelled=1)
+        off = masks_of(row.others, [one.role == "assistant" for one in turns] + [True], place, labelled=1)
         reply = ChatTurn("assistant", row.reward_model.ground_truth, masked=off[-1], field="reward_model.ground_truth")
         instruction, steps = steps_of([*turns, reply], unit, place, known)
         kept: dict[str, Any] = {}
@@ -170,11 +162,10 @@ class Verl(ChatFormat):
         return row_of(self.name, instruction, steps, known, kept, place)
 
 
-def _read(message: _VerlMessage, field: str, place: RecordPlace) -> ChatTurn:
+def _read(message: RowMessage, field: str, place: RecordPlace) -> ChatTurn:
     """Parse a message of a prompt, all of which is context."""
-    given = message.model_extra or {}
-    parts = split(reply_of(content_of(message.content, given, place, field), given))
-    return replace(message_of(message.role, parts, field, given), given=True)
+    parts = split(reply_of(content_of(message, place, field), message.others))
+    return replace(message_of(message.role, parts, field, message.others), given=True)
 
 
 def _came(record: Exchanged) -> bool:

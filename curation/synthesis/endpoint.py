@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker
 from curation.synthesis.reward import RewardMaker, Unreadable
@@ -57,9 +57,7 @@ class MakerEndpointOptions(Section):
     """Maximum tokens of an answer."""
 
 
-class _EndpointTask(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _EndpointTask(BaseModel, extra="forbid", strict=True):
     instruction: str
     initial: dict[str, JsonValue]
     golden: dict[str, JsonValue]
@@ -67,9 +65,7 @@ class _EndpointTask(BaseModel):
     parents: list[str] = []
 
 
-class _ProposedReward(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _ProposedReward(BaseModel, extra="forbid", strict=True):
     checks: Annotated[list[FieldCheck], Field(min_length=1, max_length=20)]
 
 

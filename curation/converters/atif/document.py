@@ -7,29 +7,23 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from common.text import Storable
 from curation.converters.exchanged import Metadata
-from curation.converters.files import fields_of
+from curation.converters.files import OpenModel, fields_of
 
 OURS, COMPUTER_1 = "flywheel", "computer-1"
 """Names of agents."""
 
 
-class Open(BaseModel):
-    """A part of a document, which may have other fields."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Agent(Open):
+class Agent(OpenModel):
     """The acting agent."""
 
     name: str = ""
 
 
-class ToolCall(Open):
+class ToolCall(OpenModel):
     """A call of a tool."""
 
     tool_call_id: str
@@ -42,7 +36,7 @@ class ToolCall(Open):
         return self.model_copy(update={"arguments": arguments})
 
 
-class ImageSource(Open):
+class ImageSource(OpenModel):
     """Place of a picture or a sound; embedded content (`data`, in base64) becomes a data URL."""
 
     path: str
@@ -57,7 +51,7 @@ class ImageSource(Open):
         return {**others, "path": f"data:;base64,{fields['data']}"}
 
 
-class ContentPart(Open):
+class ContentPart(OpenModel):
     """A part of a message or of a result."""
 
     type: Literal["text", "image", "audio"]
@@ -65,7 +59,7 @@ class ContentPart(Open):
     source: ImageSource | None = None
 
 
-class CallResult(Open):
+class CallResult(OpenModel):
     """Result of a call."""
 
     source_call_id: str | None = None
@@ -73,13 +67,13 @@ class CallResult(Open):
     extra: dict[str, Any] | None = None
 
 
-class AtifObservation(Open):
+class AtifObservation(OpenModel):
     """Result of a step."""
 
-    results: list[CallResult] = []
+    results: list[CallResult] = Field([])
 
 
-class AtifStep(Open):
+class AtifStep(OpenModel):
     """Action of the user, the system or the agent."""
 
     source: Literal["system", "user", "agent"]
@@ -96,13 +90,13 @@ class AtifStep(Open):
         return bool(self.is_copied_context) or self.llm_call_count == 0
 
 
-class Extra(Open):
+class Extra(OpenModel):
     """Additional data of a document."""
 
     flywheel: Metadata | None = None
 
 
-class Document(Open):
+class Document(OpenModel):
     """A trajectory."""
 
     schema_version: str = ""
