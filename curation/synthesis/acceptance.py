@@ -219,7 +219,7 @@ def _malformed(proposal: ProposedTask, world: World) -> str:
 def _scored(proposal: ProposedTask, read: tuple[FieldCheck, ...], world: World, least: int) -> AcceptanceDecision:
     initial, golden = proposal.initial, proposal.golden
     checks = (*read, *guards(read, initial, golden, world))
-    named = list({canonical(one): one for one in proposal.near_misses if one != golden}.values())
+    named = _distinct(proposal.near_misses, golden)
     near = (named, left_out(initial, golden, world), side_effects(golden, world))
     scores = [tuple(score(checks, one) for one in states) for states in near]
     reason, detail = "", ""

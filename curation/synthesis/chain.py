@@ -7,6 +7,7 @@ linked entity is described instead of named: `the product whose maker is the mak
 import random
 from collections.abc import Iterator
 
+from curation.synthesis.goal import entity_of
 from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker
 from curation.synthesis.making import asked, goal_for, proposal, site_in, start
 from curation.synthesis.obfuscate import MOST_TRIED, ObfuscateOptions, described
@@ -58,17 +59,13 @@ class Chain(TaskMaker[ChainOptions]):
             if ref is None or not entity.links:
                 break
             relation = chance.choice(sorted(entity.links))
-            entity, ref = _at(site, entity.links[relation]), Ref(relation=relation, of=ref)
+            entity, ref = entity_of(site, entity.links[relation]), Ref(relation=relation, of=ref)
         return (entity, ref) if ref is not None and unique(site, ref) else None
 
     def _backwards(self, site: Site, entity: Entity, length: int, chance: random.Random) -> tuple[Entity, Ref] | None:
         relation = chance.choice(sorted(entity.links))
-        to = _at(site, entity.links[relation])
+        to = entity_of(site, entity.links[relation])
         nested = self._backwards(site, to, length - 1, chance) if length > 1 and to.links else None
         ends = nested[1] if nested else described(site, to, self.options, chance)
         ref = ends and described(site, entity, self.options, chance, Linked(relation, ends))
         return (entity, ref) if ref else None
-
-
-def _at(site: Site, key: str) -> Entity:
-    return next(one for one in site.entities if one.key == key)

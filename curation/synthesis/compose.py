@@ -7,7 +7,7 @@ from itertools import permutations
 
 from curation.synthesis.goal import MakerGoal, agree
 from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, TaskMaker, drawn
-from curation.synthesis.making import goal_for, named, near, proposal, site_in, start, subject
+from curation.synthesis.making import near, proposal, sampled, site_in, start
 from curation.synthesis.vary import verbs_of
 from schemas.config.section import Section
 from schemas.world import State, in_turn
@@ -38,13 +38,8 @@ class Compose(TaskMaker[Section]):
                 yield proposal(self, material, goals, start(material, page), names, chance)
 
     def _goals(self, material: MakerInputs, parent: Parent, chance: random.Random) -> Sequence[MakerGoal]:
-        if parent.goals:
-            return parent.goals
-        site, goals = site_in(material), list[MakerGoal]()
-        for verb in verbs_of(material, parent):
-            entity = subject(verb, site, chance)
-            goals.append(goal_for(verb, site, entity, named(entity), chance))
-        return goals
+        verbs = verbs_of(material, parent)
+        return parent.goals or [sampled(verb, site_in(material), chance) for verb in verbs]
 
     def _in_turn(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """Yield pairs of the environment's own tasks with unique words, with the most frequently failing ones first."""

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from curation.synthesis.reference import Condition, Linked, Ref, fits, ref_text
+from pydantic import TypeAdapter
+
+from curation.synthesis.reference import Ref, fits, ref_text
 from schemas.world import Entity, Site, State, canonical
 
 NEAR = 2
@@ -34,6 +36,9 @@ class MakerGoal:
     """Number of items in the cart."""
     text: str = ""
     """Text of the note."""
+
+
+_GOALS = TypeAdapter(tuple[MakerGoal, ...])
 
 
 def sentence(site: Site, goal: MakerGoal) -> str:
@@ -137,17 +142,4 @@ def to_data(goals: Sequence[MakerGoal]) -> list[dict[str, Any]]:
 
 def from_data(data: Sequence[Mapping[str, Any]]) -> tuple[MakerGoal, ...]:
     """Parse goals from such JSON."""
-    return tuple(MakerGoal(**_with(one, ref=_ref(one["ref"]))) for one in data)
-
-
-def _ref(data: Mapping[str, Any] | None) -> Ref | None:
-    if data is None:
-        return None
-    linked, conditions = data["linked"], tuple(Condition(**one) for one in data["conditions"])
-    ends = _ref(linked["ref"]) if linked else None
-    link = Linked(linked["relation"], ends) if linked and ends else None
-    return Ref(**_with(data, conditions=conditions, of=_ref(data["of"]), linked=link))
-
-
-def _with(data: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    return {**data, **changes}
+    return _GOALS.validate_python(data)

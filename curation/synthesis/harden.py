@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from curation.synthesis.goal import MakerGoal, entity_of
 from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker, drawn
-from curation.synthesis.making import asked, goal_for, named, proposal, site_in, start, subject
+from curation.synthesis.making import asked, proposal, sampled, site_in, start
 from curation.synthesis.obfuscate import MOST_TRIED, ObfuscateOptions, described
 from curation.synthesis.vary import verbs_of
 from schemas.world import Site, State
@@ -23,16 +23,12 @@ class Harden(TaskMaker[ObfuscateOptions]):
         site, failed = site_in(material), 0
         while material.parents and failed < MOST_TRIED:
             parent = drawn(material.parents, chance)
-            goals = list(parent.goals) or [self._drawn(site, verb, chance) for verb in verbs_of(material, parent)]
+            goals = list(parent.goals) or [sampled(verb, site, chance) for verb in verbs_of(material, parent)]
             initial = {**start(material, "home"), **({"cart": parent.initial["cart"]} if parent.initial else {})}
             harder = self._harder(site, goals, initial, chance)
             failed = 0 if harder else failed + 1
             if harder:
                 yield proposal(self, material, *harder, [parent.task_id], chance)
-
-    def _drawn(self, site: Site, verb: str, chance: random.Random) -> MakerGoal:
-        entity = subject(verb, site, chance)
-        return goal_for(verb, site, entity, named(entity), chance)
 
     def _harder(
         self, site: Site, goals: list[MakerGoal], initial: State, chance: random.Random

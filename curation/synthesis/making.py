@@ -48,9 +48,10 @@ def start(material: MakerInputs, page: str, **others: Any) -> State:
     return {**material.world.start, "page": page, **others}
 
 
-def named(entity: Entity) -> Ref:
-    """Refer to an entity by its name."""
-    return Ref(title=entity.title)
+def sampled(verb: str, site: Site, chance: random.Random) -> MakerGoal:
+    """Make a goal of this verb about a sampled entity, which is named."""
+    entity = chance.choice(site.of_kind(site.goods) if verb in ("cart", "note") else list(site.entities))
+    return goal_for(verb, site, entity, Ref(title=entity.title), chance)
 
 
 def goal_for(verb: str, site: Site, entity: Entity, ref: Ref, chance: random.Random) -> MakerGoal:
@@ -81,8 +82,3 @@ def near(site: Site, goals: Sequence[MakerGoal], chance: random.Random) -> str:
     linking = [one.key for one in site.entities if entity.key in one.links.values()]
     linked = chance.choice(linking or sorted(entity.links.values()) or ["home"])
     return linked if meant[0].verb == "open" else chance.choice((linked, entity.key))
-
-
-def subject(verb: str, site: Site, chance: random.Random) -> Entity:
-    """Sample an entity for a goal of this verb."""
-    return chance.choice(site.of_kind(site.goods) if verb in ("cart", "note") else list(site.entities))

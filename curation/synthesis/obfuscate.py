@@ -81,12 +81,10 @@ def described(
 
 
 def distinctiveness(site: Site, entity: Entity, name: str) -> float:
-    """Return the information of an attribute's exact value, in [0, 1]: 1 identifies the entity in its kind."""
+    """Return the information of an attribute in its worded form, in [0, 1]: 1 identifies the entity in its kind."""
     every = len(site.of_kind(entity.kind))
-    sharing = len(meant(site, Ref(kind=entity.kind, conditions=(exactly(site, entity, name),))))
-    vague = vaguely(site, entity, name)
-    if vague is not None:  # the text has the vaguer form, so that form counts
-        sharing = len(meant(site, Ref(kind=entity.kind, conditions=(vague,))))
+    worded = vaguely(site, entity, name) or exactly(site, entity, name)
+    sharing = len(meant(site, Ref(kind=entity.kind, conditions=(worded,))))
     return math.log2(every / sharing) / math.log2(every) if every > 1 else 1.0
 
 

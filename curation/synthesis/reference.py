@@ -49,12 +49,12 @@ def meant(site: Site, ref: Ref) -> list[Entity]:
     if ref.of is not None:
         reached = [one.links.get(ref.relation) for one in meant(site, ref.of)]
         return [by_key[key] for key in dict.fromkeys(reached) if key is not None]
-    ends = None if ref.linked is None else {one.key for one in meant(site, ref.linked.ref)}
+    ends = {one.key for one in meant(site, ref.linked.ref)} if ref.linked else set[str]()
     return [
         one
         for one in site.of_kind(ref.kind)
         if all(holds(site, one, condition) for condition in ref.conditions)
-        and (ref.linked is None or ends is None or one.links.get(ref.linked.relation) in ends)
+        and (ref.linked is None or one.links.get(ref.linked.relation) in ends)
     ]
 
 
@@ -93,11 +93,8 @@ def vaguely(site: Site, entity: Entity, name: str) -> Condition | None:
 def condition_text(site: Site, kind: str, condition: Condition) -> str:
     """Format a condition in words: `costs between 200 and 299`."""
     attribute = attribute_of(site, kind, condition.attribute)
-    if condition.word:
-        return (attribute.vague if condition.vague else attribute.exact).format(condition.word)
-    if condition.vague:
-        return attribute.vague.format(condition.low, condition.high)
-    return attribute.exact.format(condition.low)
+    template = attribute.vague if condition.vague else attribute.exact
+    return template.format(*([condition.word] if condition.word else [condition.low, condition.high]))
 
 
 def ref_text(site: Site, ref: Ref) -> str:

@@ -3,9 +3,8 @@
 import random
 from collections.abc import Iterator
 
-from curation.synthesis.goal import MakerGoal
 from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, TaskMaker, drawn
-from curation.synthesis.making import goal_for, named, near, proposal, site_in, start, subject
+from curation.synthesis.making import near, proposal, sampled, site_in, start
 from schemas.config.section import Section
 
 
@@ -19,10 +18,7 @@ class Vary(TaskMaker[Section]):
         site = site_in(material)
         while material.parents:
             parent = drawn(material.parents, chance)
-            goals = list[MakerGoal]()
-            for verb in verbs_of(material, parent):
-                entity = subject(verb, site, chance)
-                goals.append(goal_for(verb, site, entity, named(entity), chance))
+            goals = [sampled(verb, site, chance) for verb in verbs_of(material, parent)]
             page = near(site, goals, chance)
             yield proposal(self, material, goals, start(material, page), [parent.task_id], chance)
 
