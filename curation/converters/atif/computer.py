@@ -162,27 +162,16 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     if kind in CLICKS:
         _refuse_held(kind, fields)
         return _click(kind, fields)
-    if kind in ("move", "mouse_move", "move_to"):
-        _refuse_held(kind, fields)
-        return _call("moveTo", **_at(fields))
-    if kind in ("key", "keypress", "press_key", "hotkey"):
-        return _keys(fields)
     if kind in ("key_down", "key_up"):
         if _read(presses, fields) > 1:
             raise NoAction(f"no action of ours is several times a {kind}")
         return "\n".join(_call("keyDown" if kind == "key_down" else "keyUp", key=one) for one in _named(fields))
-    if kind == "scroll":
+    if kind in _POINTING:
         _refuse_held(kind, fields)
-        return _scroll(fields)
-    if kind in ("drag", "left_click_drag", "drag_and_drop"):
-        _refuse_held(kind, fields)
-        return _drag(fields)
-    if kind == "terminate":
-        return f"computer.terminate({_arguments(status=_status(fields), info=_answer(fields))})"
-    plain = _plain(kind, fields)
-    if plain is None:
+        return _POINTING[kind](fields)
+    if kind not in _PLAIN:
         raise NoAction(f"no action of ours is {kind[:80]}")
-    return plain
+    return _PLAIN[kind](fields)
 
 
 def _click(kind: str, fields: Mapping[str, Any]) -> str:
@@ -204,23 +193,6 @@ def _read(read: Callable[[Arguments], T], fields: Mapping[str, Any]) -> T:
         return read(Arguments(fields))
     except ValueError as error:
         raise NoAction(str(error)) from error
-
-
-def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
-    """Returns the code of an action without a point; None for other kinds."""
-    if kind in ("wait", "sleep"):
-        return "computer.wait()"
-    if kind == "navigate":
-        return f"{OWN}.navigate({_arguments(content=fields.get('url', ''))})"
-    if kind == "go_back":
-        return f"{OWN}.navigate_back()"
-    if kind == "go_forward":
-        return _call("hotkey", "alt", "right")
-    if kind == "bash":
-        return f"{OWN}.terminal({_arguments(command=fields.get('command') or fields.get('text') or '')})"
-    if kind in ("done", "answer"):
-        return f"{OWN}.finished({_arguments(content=_answer(fields))})"
-    return None
 
 
 def _status(fields: Mapping[str, Any]) -> str:
@@ -366,6 +338,25 @@ def _place(point: object) -> dict[str, Any]:
     if pair is None or len(pair) != 2:
         raise NoAction(f"{str(point)[:80]!r} is no point")
     return {"x": pair[0], "y": pair[1]}
+
+
+_POINTING: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    **dict.fromkeys(("move", "mouse_move", "move_to"), lambda fields: _call("moveTo", **_at(fields))),
+    **dict.fromkeys(("drag", "left_click_drag", "drag_and_drop"), _drag),
+    "scroll": _scroll,
+}
+"""Code of an action at a point other than a click, by its kind."""
+_PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    **dict.fromkeys(("key", "keypress", "press_key", "hotkey"), _keys),
+    **dict.fromkeys(("wait", "sleep"), lambda fields: "computer.wait()"),
+    **dict.fromkeys(("done", "answer"), lambda fields: f"{OWN}.finished({_arguments(content=_answer(fields))})"),
+    "terminate": lambda fields: f"computer.terminate({_arguments(status=_status(fields), info=_answer(fields))})",
+    "navigate": lambda fields: f"{OWN}.navigate({_arguments(content=fields.get('url', ''))})",
+    "go_back": lambda fields: f"{OWN}.navigate_back()",
+    "go_forward": lambda fields: _call("hotkey", "alt", "right"),
+    "bash": lambda fields: f"{OWN}.terminal({_arguments(command=fields.get('command') or fields.get('text') or '')})",
+}
+"""Code of an action without a point, by its kind."""
 
 
 def shrunk(width: int, height: int) -> float:
