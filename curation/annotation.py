@@ -20,7 +20,7 @@ from itertools import zip_longest
 
 from curation.gates.actions import fault_of
 from curation.perception.caption import listed_elements
-from curation.perception.screen import holds
+from curation.perception.screen import MAX_NAME, holds
 from schemas.action import TERMINAL, Click, from_json, to_json
 from schemas.observation import Element, elements_of
 from schemas.tables.annotation import Annotation, Kind
@@ -87,8 +87,6 @@ def _way(was: Element, now: Element) -> str:
     return "down" if down > 0 else "up"
 
 
-MAX_NAME = 40
-"""Maximum length of a name, in characters; longer element texts are paragraphs."""
 MOST_TARGETS = 12
 """Maximum number of grounding targets per screen; the trainer samples from them."""
 
@@ -137,7 +135,7 @@ def annotations_of(
             yield from comparisons(steps, now)
         for step in steps:
             if step.step == decision.error_step:
-                yield error_annotation(step, decision.reason, now)
+                yield annotation(step, "error_step", "rules", decision.reason, None, now, 0)
             if step.screenshot not in asked:
                 asked.add(step.screenshot)
                 yield from grounding_annotations(step, elements_of(step.elements), MOST_TARGETS, now)
@@ -145,7 +143,7 @@ def annotations_of(
 
 def name_of(element: Element) -> str:
     """Return an element's name in a grounding question: its text, or else its kind."""
-    return element.name if element.name else element.kind
+    return element.name or element.kind
 
 
 def grounding_targets(elements: Sequence[Element], most: int) -> list[Element]:
@@ -197,11 +195,6 @@ def transition_annotation(
     same = step.next_screenshot == step.screenshot
     changed = NOTHING if same else caption(before, after) if before and after else ""
     return _compared(step, annotation(step, "transition", "page", changed, None, now, 0)) if changed else None
-
-
-def error_annotation(step: Step, reason: str, now: datetime) -> Annotation:
-    """Annotate the step at which a failed trajectory went wrong, if a rule finds the step."""
-    return annotation(step, "error_step", "rules", reason, None, now, 0)
 
 
 def comparisons(steps: Sequence[Step], now: datetime) -> Iterator[Annotation]:

@@ -109,9 +109,8 @@ def written(screen: RecognisedScreen) -> Iterator[Perceived]:
     """Ask for the text at a place."""
     there = [one for one in screen.named if one.kind in ("button", "link", "tab", "text")]
     for number, element in enumerate(screen.drawn(there, 2, "written")):
-        x, y = (round(min(1.0, max(0.0, part)), 4) for part in element.centre)
         wording = screen.pick(("What is written at {place}?", "Read the text at {place}."), f"written {number}")
-        yield Perceived(wording, f'"{element.name}"', (x, y))
+        yield Perceived(wording, f'"{element.name}"', _inside(element))
 
 
 def _about(wording: str, screen: RecognisedScreen, element: Element) -> str:
@@ -241,9 +240,7 @@ def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     return sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5
 
 
-@lru_cache(maxsize=4)
-def _opened(png: bytes) -> Image.Image:
-    return rgb_of(png)
+_opened = lru_cache(maxsize=4)(rgb_of)
 
 
 WORDINGS = (
@@ -319,12 +316,9 @@ class Chosen:
             if decision is not None and decision.route in ("sft", "ct"):
                 for step, following in zip_longest(steps, steps[1:]):
                     self.steps.setdefault(step.screenshot, (step, following))
-                self._keep()
+                for digest in sorted(self.steps)[self.most :]:
+                    del self.steps[digest]
             yield steps
-
-    def _keep(self) -> None:
-        for digest in sorted(self.steps)[self.most :]:
-            del self.steps[digest]
 
 
 def perceive(
