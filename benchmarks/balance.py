@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Bar, add_options, finish
-from learning.planning.balance import BalanceCost, Ints, Phase, balance, longest_first, near_holders, step_cost
+from learning.planning.balance import BalanceCost, Ints, loads, longest_first, near_holders
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tests.fixtures.lake import make_small_lake
@@ -184,7 +184,7 @@ def compare(mix: Mix, ranks: int) -> dict[str, float]:
     language = costs[-1]
     held = np.arange(len(language)) % ranks
     started = time.perf_counter()
-    ours = balance({name: Phase(cost, mix.tokens) for name, cost in mix.costs.items()}, ranks)
+    ours = [longest_first(cost, ranks) for cost in costs]
     planned = time.perf_counter() - started
     one = longest_first(language, ranks)
     even = karmarkar_karp(language, ranks)
@@ -193,10 +193,13 @@ def compare(mix: Mix, ranks: int) -> dict[str, float]:
         "language only": [one] * len(costs),
         "Karmarkar-Karp": [even] * len(costs),
         "encoder only": [longest_first(costs[0], ranks)] + [held] * (len(costs) - 1),
-        "ours": list(ours.values()),
+        "ours": ours,
     }
     ideal = sum(int(cost.sum()) / ranks for cost in costs)
-    found = {name: step_cost(list(zip(costs, plans, strict=True)), ranks) / ideal for name, plans in arms.items()}
+    found = {
+        name: sum(loads(*one, ranks).max() for one in zip(costs, plans, strict=True)) / ideal
+        for name, plans in arms.items()
+    }
     return {**found, "least possible": sum(map(least, costs, [ranks] * len(costs))) / ideal, "plan ms": 1000 * planned}
 
 
@@ -260,7 +263,8 @@ def main() -> int:
     mix = gui_mix(40_960, np.random.default_rng(0))
     before, after, seconds = exchanged(mix, 2_560)
     started = time.perf_counter()
-    balance({name: Phase(cost, mix.tokens) for name, cost in mix.costs.items()}, 2_560)
+    for cost in mix.costs.values():
+        longest_first(cost, 2_560)
     planned = 1000 * (time.perf_counter() - started)
     nodes = {
         "ranks": 2_560,

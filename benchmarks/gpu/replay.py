@@ -16,7 +16,7 @@ from benchmarks.balance import karmarkar_karp
 from benchmarks.gpu._device import Row, device_name, language_pass, milliseconds, random_model, run, vision_pass
 from benchmarks.harness import Bar
 from learning.engines.fsdp.costs import shape_of
-from learning.planning.balance import Ints, Phase, balance, longest_first
+from learning.planning.balance import Ints, longest_first
 
 RANKS = {"cuda": 16, "cpu": 2}
 EACH = 8
@@ -61,12 +61,12 @@ def measure(options: argparse.Namespace) -> tuple[list[Row], list[Bar]]:
         read = shape.language.of(tokens)
         held = np.arange(len(tokens)) % ranks
         even = karmarkar_karp(read, ranks)
-        ours = balance({"vision": Phase(seen, tokens), "language": Phase(read, tokens)}, ranks)
+        ours = (longest_first(seen, ranks), longest_first(read, ranks))
         arms = {
             "none": (held, held),
             "Karmarkar-Karp": (even, even),
             "encoder only": (longest_first(seen, ranks), held),
-            "ours": (ours["vision"], ours["language"]),
+            "ours": ours,
         }
         found = {name: makespan(model, plans, tokens, screens, ranks) for name, plans in arms.items()}
     about = {"device": device_name(options.device), "virtual_ranks": ranks, "each": EACH}

@@ -11,7 +11,6 @@ torch.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,33 +38,6 @@ class BalanceCost:
         """Computes the cost of each sequence."""
         long = np.asarray(lengths, dtype=np.int64)
         return self.linear * long + self.quadratic * long * long
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A phase of a step: cost and tokens of every sample of the global batch in this phase."""
-
-    costs: Ints
-    """(n,) costs, at least 0; 0 for a sample without work in this phase."""
-    tokens: Ints
-    """(n,) tokens."""
-    cap: int | None = None
-    """Maximum tokens that a rank can hold; None for no limit."""
-
-
-def balance(phases: Mapping[str, Phase], ranks: int) -> dict[str, Ints]:
-    """Assigns a rank to every sample in every phase, each (n,) in [0, ranks).
-
-    Raises:
-        PlanError: a phase exceeds its cap; the message names the phase and the sample.
-    """
-    plans: dict[str, Ints] = {}
-    for name, phase in phases.items():
-        try:
-            plans[name] = longest_first(phase.costs, ranks, phase.tokens, phase.cap)
-        except PlanError as error:
-            raise PlanError(f"phase {name}: {error.problem}", error.hint) from error
-    return plans
 
 
 def longest_first(
@@ -236,8 +208,3 @@ def loads(costs: npt.ArrayLike, plan: npt.ArrayLike, ranks: int) -> Ints:
     found = np.zeros(ranks, dtype=np.int64)
     np.add.at(found, np.asarray(plan), np.asarray(costs, dtype=np.int64))
     return found
-
-
-def step_cost(phases: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], ranks: int) -> int:
-    """Computes the cost of a step with these consecutive phases (costs, plan): the sum of the slowest ranks' costs."""
-    return int(sum(loads(costs, plan, ranks).max() for costs, plan in phases))

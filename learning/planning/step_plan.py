@@ -8,12 +8,12 @@ directly to the ranks that hold the screen's tokens. The module does not import 
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from learning.planning.balance import BalanceCost, Ints, Phase, balance, near_holders
+from learning.planning.balance import BalanceCost, Ints, longest_first, near_holders
 from learning.planning.sequence_plan import ClusterCost, Group, plan
 from schemas.failure import PlanError
 
@@ -52,14 +52,6 @@ class Rules:
     """Costs of sequence plans; None for no sequence plans."""
     per_node: int | None = None
     """Number of ranks of a node, if there are several nodes."""
-
-    def without_sequence_plans(self) -> "Rules":
-        """Returns the same rules with every sample on one rank and no cap."""
-        return replace(self, cluster=None, cap=None)
-
-    def on_nodes(self, per_node: int) -> "Rules":
-        """Returns the same rules for nodes with this number of ranks."""
-        return replace(self, per_node=per_node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +157,6 @@ def stretch_of(group: Group, items: Sequence[SampleLengths]) -> int:
     return edges_of(group, items)[-1] // group.degree
 
 
-def predicted(batches: Sequence[MicroBatch], items: Sequence[SampleLengths], rules: Rules) -> float:
-    """Sums a step's cost in operations: over all micro-batches and phases, the cost of the slowest rank."""
-    total = 0.0
-    for batch in batches:
-        vision, language = np.zeros(rules.ranks), np.zeros(rules.ranks)
-        patches = [piece.patches for sample in batch.samples for piece in items[sample].screens]
-        np.add.at(vision, list(batch.encoders), rules.vision.of(patches))
-        for group in batch.groups:
-            work = rules.language.of([items[sample].tokens for sample in group.sequences]).sum() / group.degree
-            language[group.first : group.first + group.degree] = work
-        total += vision.max() + language.max()
-    return total
-
-
 def digest(batches: Sequence[MicroBatch]) -> int:
     """Computes a number below 2^62 that is equal on two ranks if their plans are."""
     return int.from_bytes(hashlib.sha256(repr(batches).encode()).digest()[:8], "big") >> 2
@@ -204,7 +182,7 @@ def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ..
     number = 1 if rules.cap is None else max(1, -(-int(lengths.sum()) // (rules.cap * rules.ranks)))
     while True:
         try:
-            bins = balance({"language": Phase(costs, lengths, rules.cap)}, rules.ranks * number)["language"]
+            bins = longest_first(costs, rules.ranks * number, lengths, rules.cap)
             break
         except PlanError:
             number += 1
@@ -237,7 +215,7 @@ def _encoders(patches: list[int], rules: Rules) -> Ints:
     sizes = np.array(patches, dtype=np.int64)
     if not rules.level:
         return np.arange(len(sizes)) % rules.ranks
-    return balance({"vision": Phase(rules.vision.of(sizes), sizes)}, rules.ranks)["vision"]
+    return longest_first(rules.vision.of(sizes), rules.ranks)
 
 
 def _renamed(

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,11 @@ def main() -> None:
     count = len(samples)
     alone = (Group(1, 0, tuple(range(count))), *(Group(1, other, ()) for other in range(1, world)))
     elsewhere = (world - 1,) * sum(len(item.screens) for item in engine.items)
-    levelled = engine.rules.without_sequence_plans()
+    levelled = replace(engine.rules, cluster=None, cap=None)
     plans: dict[str, list[MicroBatch] | None] = {
         "as the trainer plans it": None,
         "balanced": plan_step(engine.items, levelled),
-        "two nodes": plan_step(engine.items, levelled.on_nodes(2)),
+        "two nodes": plan_step(engine.items, replace(levelled, per_node=2)),
         "all on one rank, screens on another": [MicroBatch(alone, elsewhere)],
     }
     if world == 4:

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from learning.planning.balance import BalanceCost, Phase, balance, loads, longest_first, near_holders, padded
+from learning.planning.balance import BalanceCost, loads, longest_first, near_holders, padded
 from schemas.failure import PlanError
 from tests.fixtures.sentences import Sentences
 
@@ -83,10 +83,9 @@ def test_no_rank_holds_more_tokens_than_the_cap_where_balance_alone_would():
     assert loads(tokens, capped, 2).max() <= 70
 
 
-def test_a_sample_over_the_cap_is_refused_by_phase_number_and_length(sentence: Sentences):
-    phase = Phase(np.array([1, 1]), np.array([10, 500]), cap=100)
+def test_a_sample_over_the_cap_is_refused_by_number_and_length(sentence: Sentences):
     with sentence.raises(PlanError, hint="train.batch"):
-        balance({"vision": Phase(np.array([1, 1]), np.array([1, 1])), "language": phase}, 2)
+        longest_first([1, 1], 2, [10, 500], cap=100)
     with pytest.raises(PlanError, match="0 ranks"):
         longest_first([1], 0)
 
@@ -114,7 +113,8 @@ def test_renaming_ranks_keeps_the_shares_and_loses_no_byte_at_home(case: int):
 
 def test_two_phases_of_forty_thousand_samples_are_planned_in_a_moment():
     draw = np.random.default_rng(0)
-    phases = {name: Phase(draw.integers(1, 10**9, 40_960), draw.integers(1, 9, 40_960)) for name in ("a", "b")}
+    phases = [draw.integers(1, 10**9, 40_960) for _ in range(2)]
     started = time.perf_counter()
-    balance(phases, 2_560)
+    for costs in phases:
+        longest_first(costs, 2_560)
     assert time.perf_counter() - started < 1.0
