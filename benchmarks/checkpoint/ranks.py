@@ -143,7 +143,7 @@ def save(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             finish = way(turn)
             blocked = time.perf_counter() - started
             if name == "ours":
-                plans.append(_slowest(saving.ours.stall.planned_s))
+                plans.append(_slowest(saving.ours.planned_s))
             finish()
             whole = _slowest(time.perf_counter() - started)
             yield {"way": name, "turn": turn, "blocked": _slowest(blocked), "whole": whole}

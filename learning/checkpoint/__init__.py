@@ -1,7 +1,7 @@
 """Saves and loads checkpoints: DCP's format on disk, saves that wait for one copy only, and loads for any number of
 ranks."""
 
-from learning.checkpoint.checkpoints import Checkpoints, Damaged, Restored, Stall
+from learning.checkpoint.checkpoints import Checkpoints, Damaged, Restored
 from learning.checkpoint.manifest import read_manifest
 from learning.checkpoint.offline import inspect, read_tensors, reshard, verify
 from learning.checkpoint.state import Part, State, Stretch, stretches
@@ -13,7 +13,6 @@ __all__ = [
     "ObjectStore",
     "Part",
     "Restored",
-    "Stall",
     "State",
     "Stretch",
     "inspect",

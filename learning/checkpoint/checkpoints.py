@@ -73,18 +73,6 @@ def check_names(store: ObjectStore, manifest: Manifest, wanted: Sequence[Wanted]
 
 
 @dataclass(frozen=True, slots=True)
-class Stall:
-    """Times that the training waited in a save, in seconds."""
-
-    waited_s: float
-    """Time waiting for the previous save."""
-    planned_s: float
-    """Time for a new plan for a new layout, or else for the ranks' agreement on the old plan."""
-    copied_s: float
-    """Time for copying."""
-
-
-@dataclass(frozen=True, slots=True)
 class Damaged:
     """A checkpoint that could not be loaded."""
 
@@ -142,7 +130,8 @@ class Checkpoints:
         self._known: set[int] = set()
         self._run = ""
         self._saves = 0
-        self.stall = Stall(0.0, 0.0, 0.0)
+        self.planned_s = 0.0
+        """Time of the last save for a new plan, or else for the ranks' agreement on the old plan, in seconds."""
 
     def save(self, state: State, step: int, extra: Mapping[str, Any] | None = None, blocking: bool = False) -> None:
         """Saves a state; returns after one copy of this rank's part, or with `blocking` after the commit.
@@ -157,12 +146,10 @@ class Checkpoints:
         Raises:
             CheckpointError: the step exists already, shards do not fit together, or an earlier save failed.
         """
-        started = time.perf_counter()
         self.wait()
         checked = checked_extra(extra)
         if step < 0:
             raise CheckpointError(f"The step is {step}.", "Count from 0.")
-        waited = time.perf_counter()
         layout = signature(state)
         ask = self._ranks.ask(layout != self._layout, step)
         plan = self._plan if layout == self._layout else None
@@ -173,11 +160,9 @@ class Checkpoints:
         self._refuse(step)
         if changed or plan is None:
             plan = self._planned(state, layout)
-        agreed = time.perf_counter()
+        self.planned_s = time.perf_counter() - copied
         if changed:
             plan.stage(state)
-        again = time.perf_counter() - agreed
-        self.stall = Stall(waited - started, agreed - copied, copied - waited + again)
         self._saves += 1
         self._pending = self._thread.submit(self._write, plan, step, checked, f"{self._run}-{self._saves}")
         self._known.add(step)

@@ -1,5 +1,6 @@
 """Executes a load's plan: reads and checks blocks, sends them to other ranks, and copies numbers into tensors."""
 
+import math
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -10,8 +11,8 @@ from torch import Tensor
 
 from learning.checkpoint.boxes import Box, moved
 from learning.checkpoint.loading import BlockCopy, FileBlock, LoadingPlan
-from learning.checkpoint.shard_file import ALIGN
-from learning.checkpoint.state import LocalBox
+from learning.checkpoint.shard_file import ALIGN, padded
+from learning.checkpoint.state import LocalBox, inside
 from schemas.failure import DamagedError
 from storage.objects import ObjectStore
 
@@ -95,22 +96,14 @@ def _rounds(plan: LoadingPlan) -> Iterator[list[tuple[int, BlockCopy]]]:
 
 def _room(block: FileBlock, move: BlockCopy) -> int:
     """Computes the size of a move in an exchange, in bytes, aligned so that the numbers can be viewed in place."""
-    itemsize = block.size // _count(block)
-    return -(-move.box.numel * itemsize // ALIGN) * ALIGN
-
-
-def _count(block: FileBlock) -> int:
-    total = Box(block.piece.offsets, block.piece.sizes).numel
-    return block.size * total // block.piece.bytes
+    itemsize = block.piece.bytes // math.prod(block.piece.sizes)
+    return padded(move.box.numel * itemsize)
 
 
 def _inside(content: Tensor, move: BlockCopy) -> Tensor:
     """Returns the numbers of a move in its block."""
     view = content[move.at : move.at + move.source.numel].view(move.source.sizes)
-    inner = moved(move.box, move.source.offsets)
-    for dim, (offset, size) in enumerate(zip(inner.offsets, inner.sizes, strict=True)):
-        view = view.narrow(dim, offset, size)
-    return view
+    return inside(view, moved(move.box, move.source.offsets))
 
 
 def _shaped(memory: Tensor, place: int, dtype: torch.dtype, box: Box) -> Tensor:

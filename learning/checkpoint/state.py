@@ -59,10 +59,7 @@ class LocalBox:
 
     def inner(self, box: Box) -> Tensor:
         """Returns the view of a box inside this one."""
-        view = self.view
-        for dim, (offset, size) in enumerate(zip(moved(box, self.box.offsets).offsets, box.sizes, strict=True)):
-            view = view.narrow(dim, offset, size)
-        return view
+        return inside(self.view, moved(box, self.box.offsets))
 
 
 def stretches(flat: Tensor, start: int, layout: Sequence[tuple[str, Shape]]) -> dict[str, Stretch]:
@@ -103,7 +100,8 @@ def holdings(name: str, part: Part) -> list[LocalBox]:
     if isinstance(part, Stretch):
         nothing = [Box((0,) * len(part.shape), part.shape)] if 0 in part.shape else []
         boxes = nothing or flat_boxes(part.shape, part.start, part.end)
-        return [_of_stretch(name, part, box) for box in boxes]
+        memory = memory_of(part)
+        return [LocalBox(name, box, view_at(memory, place_in(part, box), box.sizes)) for box in boxes]
     if isinstance(part, DTensor):
         return _of_dtensor(name, part)
     if not isinstance(part, Tensor):
@@ -134,9 +132,12 @@ def view_at(memory: Tensor, place: Shape, sizes: Shape) -> Tensor:
     """Returns the view of a box; in flat memory, the box must be without gaps."""
     if memory.ndim == 1 and len(place) == 1:
         return memory[place[0] : place[0] + math.prod(sizes)].view(sizes)
-    for dim, (offset, size) in enumerate(zip(place, sizes, strict=True)):
-        memory = memory.narrow(dim, offset, size)
-    return memory
+    return inside(memory, Box(place, sizes))
+
+
+def inside(view: Tensor, box: Box) -> Tensor:
+    """Returns the view of a box in memory of any dimensions."""
+    return view[tuple(slice(start, start + size) for start, size in zip(box.offsets, box.sizes, strict=True))]
 
 
 def signature(state: State) -> tuple[object, ...]:
@@ -152,11 +153,6 @@ def _kind(part: Part) -> tuple[object, ...]:
     return (part.shape, part.dtype, part.device) if isinstance(part, Tensor) else (type(part),)
 
 
-def _of_stretch(name: str, part: Stretch, box: Box) -> LocalBox:
-    at = flat_index(part.shape, box.offsets) - part.start
-    return LocalBox(name, box, part.flat.detach()[at : at + box.numel].view(box.sizes))
-
-
 def _of_dtensor(name: str, part: DTensor) -> list[LocalBox]:
     if any(placement.is_partial() for placement in part.placements):
         raise CheckpointError(f"`{name}` is a partial sum over its mesh.", "Reduce it before it is saved.")
@@ -165,4 +161,4 @@ def _of_dtensor(name: str, part: DTensor) -> list[LocalBox]:
     sizes, offsets = compute_local_shape_and_global_offset(part.shape, part.device_mesh, part.placements)
     if math.prod(sizes) == 0 and part.numel() > 0:
         return []
-    return [LocalBox(name, Box(tuple(offsets), tuple(sizes)), part.to_local().detach())]
+    return [LocalBox(name, Box(tuple(offsets), tuple(sizes)), memory_of(part))]
