@@ -46,10 +46,10 @@ class FileRows(Sequence[Row], Generic[Row]):
 
     Args:
         path: path of the file.
-        make: makes a row from its columns.
+        make: makes a row from its columns by name; lists come as tuples.
     """
 
-    def __init__(self, path: Path, make: Callable[[dict[str, Any]], Row]) -> None:
+    def __init__(self, path: Path, make: Callable[..., Row]) -> None:
         self.table, self._make = mapped(path), make
 
     def __len__(self) -> int:
@@ -62,4 +62,5 @@ class FileRows(Sequence[Row], Generic[Row]):
     def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
-        return self._make(self.table.slice(range(len(self))[index], 1).to_pylist()[0])
+        (row,) = self.table.slice(range(len(self))[index], 1).to_pylist()
+        return self._make(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})

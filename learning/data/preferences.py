@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -47,8 +46,4 @@ def write_preferences(path: Path, preferences: Iterable[Preference]) -> set[str]
 
 def read_preferences(path: Path) -> FileRows[Preference]:
     """Opens the preferences of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    return FileRows(path, _preference)
-
-
-def _preference(row: dict[str, Any]) -> Preference:
-    return Preference(**{**row, "screenshots": tuple(row["screenshots"]), "past_replies": tuple(row["past_replies"])})
+    return FileRows(path, Preference)

@@ -79,7 +79,4 @@ def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> set[str]:
 
 def read_rollouts(path: Path) -> FileRows[Rollout]:
     """Opens the rollouts of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    return FileRows(path, lambda row: Rollout(**{**row, **{name: tuple(row[name]) for name in _LISTS}}))
-
-
-_LISTS = ("screenshots", "token_ids", "logprobs", "past_replies")
+    return FileRows(path, Rollout)

@@ -188,18 +188,15 @@ class Screenshots(Mapping[str, bytes]):
         return self[digest]
 
 
-def _sample(row: dict[str, Any]) -> TrainSample:
-    return TrainSample(
-        task_id=row["task_id"],
-        screenshots=tuple(row["screenshots"]),
-        instruction=row["instruction"],
-        history=tuple(Past(**past) for past in row["history"]),
-        thought=row["thought"],
-        action=row["action"],
-        questions=tuple(Question(**question) for question in row["questions"]),
-        weight=row["weight"],
-        kind=row["kind"] or "step",
-    )
+def _sample(
+    history: tuple[dict[str, Any], ...],
+    questions: tuple[dict[str, Any], ...],
+    kind: Kind | None,
+    positions: object = None,
+    **others: Any,
+) -> TrainSample:
+    past, asked = tuple(Past(**one) for one in history), tuple(Question(**one) for one in questions)
+    return TrainSample(**others, history=past, questions=asked, kind=kind or "step")
 
 
 def _size(png: bytes) -> tuple[int, int]:
