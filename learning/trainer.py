@@ -96,43 +96,18 @@ SKIPPED = 1
 """Number of steps that are not profiled, since the first step starts threads, compiles kernels and allocates memory."""
 
 
-class Profiler:
-    """Profiles some steps of one rank; `step` is called after each, `close` at the end.
-
-    Args:
-        job: the training; `train.profile` is the number of steps.
-        rank: this rank.
-    """
-
-    def __init__(self, job: Job, rank: int) -> None:
-        self._left, self._file = job.train.profile, job.profiles / f"rank-{rank}.json.gz"
-        self._made = 0
-        self._profile: profile | None = None
-        if not self._left:
-            return
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
-        self._profile = profile(
-            activities=activities,
-            schedule=schedule(wait=SKIPPED, warmup=1, active=self._left, repeat=1),
-            on_trace_ready=lambda made: made.export_chrome_trace(str(self._file)),
-        )
-        self._profile.start()
-
-    def step(self) -> None:
-        """Counts a step."""
-        if self._profile is None:
-            return
-        self._profile.step()
-        self._made += 1
-        if self._made == SKIPPED + 1 + self._left:
-            self.close()
-
-    def close(self) -> None:
-        """Writes the trace, unless it was written."""
-        if self._profile is not None:
-            self._profile.stop()
-            self._profile = None
+def profiler_of(job: Job, rank: int) -> profile | None:
+    """Starts to profile `train.profile` steps of a rank, and writes their trace; None without profiled steps."""
+    if not job.train.profile:
+        return None
+    job.profiles.mkdir(parents=True, exist_ok=True)
+    made = profile(
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])],
+        schedule=schedule(wait=SKIPPED, warmup=1, active=job.train.profile, repeat=1),
+        on_trace_ready=lambda made: made.export_chrome_trace(str(job.profiles / f"rank-{rank}.json.gz")),
+    )
+    made.start()
+    return made
 
 
 SMALLER = (
@@ -164,7 +139,7 @@ def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
     coming = iter(rounds)
     first = next(coming)
     learner = Learner(job, first.samples, rank, world)
-    kept, profiler = TrainerCheckpoints(job, learner), Profiler(job, rank)
+    kept, profiler = TrainerCheckpoints(job, learner), profiler_of(job, rank)
     try:
         done = _resume(job, kept, rank)
         loss, waited, ready, end = 0.0, rounds.waited_s, time.perf_counter(), 0
@@ -185,7 +160,8 @@ def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
         ended = {"loss": round(loss, 4), "numbers": learner.metrics()}
         write_checkpoint(learner, job, ranks, end, ended)
     finally:
-        profiler.close()
+        if profiler is not None:
+            profiler.stop()
         kept.close()
         ranks.close()
         learner.close()
@@ -214,7 +190,7 @@ def _train_round(
     job: Job,
     learner: Learner,
     kept: TrainerCheckpoints,
-    profiler: Profiler,
+    profiler: profile | None,
     part: Round,
     steps: range,
     report: Report,
@@ -225,7 +201,8 @@ def _train_round(
         learner.take(part.samples, part.screenshots)
     loss, engine = 0.0, learner.engine
     for step, result in zip(steps, _steps(job, learner, part, steps), strict=True):
-        profiler.step()
+        if profiler is not None:
+            profiler.step()
         _note(job, engine.rank, step, result)
         if job.stream is None and kept.due(step + 1):
             pulse.rest("saving a checkpoint")
