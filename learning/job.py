@@ -108,7 +108,5 @@ def read_job(path: Path) -> Job:
     """Reads a job from a file; raises `UsageError` that names the invalid field."""
     try:
         return Job.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path}: {error}.") from error
-    except ValidationError as error:
+    except (OSError, ValidationError) as error:
         raise UsageError(f"{path}: {error}.") from error

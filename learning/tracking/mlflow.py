@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -88,9 +88,7 @@ class MLflow(Tracker[MLflowOptions]):
         self._client.set_terminated(self._run, "FINISHED" if whole else "FAILED")
 
 
-def _flat(section: Any, before: str = "") -> list[tuple[str, Any]]:
+def _flat(section: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the dotted keys of a section with their values."""
-    found: list[tuple[str, Any]] = []
     for name, value in section.items():
-        found += _flat(value, f"{before}{name}.") if isinstance(value, dict) else [(f"{before}{name}", value)]
-    return found
+        yield from _flat(value, f"{before}{name}.") if isinstance(value, dict) else [(f"{before}{name}", value)]
