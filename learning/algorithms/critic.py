@@ -19,7 +19,7 @@ from learning.checkpoint import State
 from learning.engines.engine import Body, Engine
 from learning.engines.optimizer import moments_of
 from learning.job import Job
-from learning.master_weights import take_up_auxiliary
+from learning.master_weights import WEIGHTS, take_up_auxiliary
 from models.tiny.layout import CRITIC, read_config
 from schemas.failure import CheckpointError
 
@@ -57,7 +57,7 @@ class Critic:
             own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
             self.body = engine.body(own)
             if kept:
-                take_up_auxiliary(_named(self.body.weights()), job.parent)
+                take_up_auxiliary(_weights(self.body.weights()), job.parent)
                 self.body.restored(0)
 
     def values(self, hidden: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class Critic:
 
     def masters(self) -> State:
         """Returns the fp32 weights of a separate network."""
-        return _named(self.body.masters()) if self.body is not None else {}
+        return _weights(self.body.masters()) if self.body is not None else {}
 
     def restored(self, steps: int) -> None:
         """Resumes at this step, after `state` was loaded."""
@@ -132,6 +132,10 @@ class Critic:
 
 def _named(body: State) -> State:
     return {f"{BODY}{name}": part for name, part in body.items()}
+
+
+def _weights(body: State) -> State:
+    return _named({name: part for name, part in body.items() if name.startswith(WEIGHTS)})
 
 
 def read_critic(checkpoint: Path, alone: bool, width: int) -> dict[str, Tensor]:

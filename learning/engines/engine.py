@@ -6,6 +6,7 @@ and an objective (`learning.algorithms.objective`) does not depend on the networ
 it in the same order.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,12 +77,19 @@ class Outputs:
     """() an additional loss term of the network; it is not reported."""
 
 
-class Body(ABC):
-    """Separate network of a critic, with gradient and optimiser; all ranks call every method."""
+class Network(ABC):
+    """One rank's share of a network with gradient and optimiser; all ranks call every method.
 
-    @abstractmethod
-    def hidden(self, piece: Piece) -> Tensor:
-        """Computes the hidden states of the tokens before the piece's targets, (m, width)."""
+    Args:
+        job: the parent and the training's settings. rank, world: this rank, and the number of ranks.
+    """
+
+    device = torch.device("cpu")
+    dtype = torch.float32
+    """Type of log probabilities."""
+
+    def __init__(self, job: Job, rank: int, world: int) -> None:
+        self._job, self.rank, self.world = job, rank, world
 
     @abstractmethod
     def zero(self) -> None:
@@ -89,11 +97,39 @@ class Body(ABC):
 
     @abstractmethod
     def norm(self) -> float:
-        """Computes the norm of the gradient over all ranks; called before `step`."""
+        """Sums the gradient over the ranks; returns its norm. Called before `step`."""
 
     @abstractmethod
     def step(self, rate: float) -> None:
         """Makes one step at a learning rate."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Returns this rank's part of the training state, weights and moments in fp32; to be saved and loaded in
+        place."""
+
+    def weights(self) -> State:
+        """Returns all weights, named `model.` and the name without adapters, and the moments; to be loaded in place."""
+        return self.state()
+
+    def masters(self) -> State:
+        """Returns the weights to be saved for the next training, with adapters merged in, and the moments."""
+        return self.weights()
+
+    @abstractmethod
+    def restored(self, steps: int) -> None:
+        """Resumes at this step, after `state` or `weights` was loaded."""
+
+    def settle(self) -> None:  # noqa: B027  (most gather nothing)
+        """Frees the weights that were gathered for passes without gradient; called after such passes."""
+
+
+class Body(Network):
+    """Separate network of a critic."""
+
+    @abstractmethod
+    def hidden(self, piece: Piece) -> Tensor:
+        """Computes the hidden states of the tokens before the piece's targets, (m, width)."""
 
     @abstractmethod
     def snapshot(self) -> list[Tensor]:
@@ -104,30 +140,11 @@ class Body(ABC):
         """Restores a copy; `steps` is the number of steps made since the network was created."""
 
     @abstractmethod
-    def state(self) -> State:
-        """Returns weights and moments, to be saved and loaded in place."""
-
-    def weights(self) -> State:
-        """Returns only the fp32 weights, without adapters, as this rank holds them; to be loaded in place."""
-        return {name: part for name, part in self.state().items() if name.startswith("model.")}
-
-    def masters(self) -> State:
-        """Returns the weights to be saved for the next training, with adapters merged in."""
-        return self.weights()
-
-    @abstractmethod
-    def restored(self, steps: int) -> None:
-        """Resumes at this step, after `state` or `weights` was loaded."""
-
-    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Returns the whole weights by name; needed on rank 0 only."""
 
-    def settle(self) -> None:  # noqa: B027  (most gather nothing)
-        """Frees the weights that were gathered for passes without gradient; called after such passes."""
 
-
-class Engine(ABC):
+class Engine(Network):
     """One rank's share of a network that is trained.
 
     Args:
@@ -139,16 +156,10 @@ class Engine(ABC):
 
     optimizer: ClassVar[Optimizer]
     """Optimiser, which selects the learning rates."""
-    device = torch.device("cpu")
-    dtype = torch.float32
-    """Type of log probabilities."""
     peak_operations: float | None = None
     """Peak floating-point operations per second of this rank's device; None if unknown."""
     report_every = 1
     """Steps between two reports of the loss; a report makes the ranks wait for each other."""
-
-    def __init__(self, job: Job, rank: int, world: int) -> None:
-        self._job, self.rank, self.world = job, rank, world
 
     @abstractmethod
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
@@ -180,30 +191,20 @@ class Engine(ABC):
         """Counts the tokens of a document's thought and of its whole reply; None if missing or not counted."""
         return None, None
 
-    def sync(self, last: bool) -> None:  # noqa: B027  (most sum at the end of a step)
+    def sync(self, last: bool) -> None:
         """Announces a piece whose gradient follows; `last` marks the last one of its step."""
 
-    @abstractmethod
-    def zero(self) -> None:
-        """Clears the gradients."""
-
-    @abstractmethod
     def update(self, rate: float) -> float:
         """Makes one optimiser step on the ranks' summed gradient; returns the gradient's norm. An unsound gradient
         changes no weight."""
+        norm = self.norm()
+        if math.isfinite(norm):
+            self.step(rate)
+        return norm
 
     @abstractmethod
     def body(self, weights: Mapping[str, Tensor]) -> Body:
         """Makes a network for a critic with these weights, or with the parent's weights if none are given."""
-
-    @abstractmethod
-    def state(self) -> State:
-        """Returns this rank's part of the training state, weights and moments in fp32; to be saved and loaded in
-        place."""
-
-    @abstractmethod
-    def restored(self, step: int) -> None:
-        """Resumes at this step, after `state` was loaded."""
 
     @property
     def moments_kind(self) -> str:
@@ -215,14 +216,6 @@ class Engine(ABC):
     def adapted(self) -> bool:
         """Whether adapters are trained in place of the weights."""
         return False
-
-    def weights(self) -> State:
-        """Returns all weights, named `model.` and the name without adapters, and the moments; to be loaded in place."""
-        return self.state()
-
-    def masters(self) -> State:
-        """Returns the weights to be saved for the next training, with adapters merged in."""
-        return self.state()
 
     @abstractmethod
     def write(self, folder: Path) -> None:
@@ -248,8 +241,5 @@ class Engine(ABC):
             dist.all_reduce(values)
         return values
 
-    def settle(self) -> None:  # noqa: B027  (most gather nothing)
-        """Frees the weights that were gathered for passes without gradient; called after such passes."""
-
-    def close(self) -> None:  # noqa: B027  (most hold nothing)
+    def close(self) -> None:
         """Releases threads and other resources."""

@@ -10,9 +10,8 @@ the same reason.
 `FsdpBody` is the network of a separate critic for such a policy.
 """
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -24,10 +23,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from learning.checkpoint import Part, State
+from learning.checkpoint import State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
-from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef
+from learning.engines.engine import Batch, Body, Engine, Network, Outputs, SampleRef
 from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain, write_adapters
 from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
@@ -59,38 +58,52 @@ from schemas.config.training import TrainConfig
 from schemas.failure import CheckpointError, FlywheelError, PlanError
 
 
-class FsdpBody(Body):
-    """A model of a separate critic, sharded block by block over all ranks, with the policy's adapter settings.
+class Sharded(Network):
+    """A model of a directory, sharded block by block over all ranks.
 
     Args:
         job: the parent and the training's settings. rank, world: this rank, and the number of ranks.
         dtype: number type of weights, gradients and moments.
         weights: initial weights by their `transformers` names; none for the parent's.
+        exchange: the all-to-all between the two phases.
 
     Raises:
-        CheckpointError: the parent cannot be loaded, or the weights do not belong to such a model.
+        CheckpointError: the parent cannot be loaded, is of a kind that cannot be trained, or the weights do not belong
+            to such a model.
+        UsageError: the model has none of the layers for adapters.
     """
 
-    def __init__(self, job: Job, rank: int, world: int, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> None:
-        self._rank, self._clip, self._dtype = rank, job.train.clip, dtype
-        self._device = device_of(job.train)
-        start_group(world, self._device)
+    def __init__(
+        self,
+        job: Job,
+        rank: int,
+        world: int,
+        dtype: torch.dtype = torch.float32,
+        weights: Mapping[str, Tensor] | None = None,
+        exchange: AllToAll = all_to_all,
+    ) -> None:
+        super().__init__(job, rank, world)
+        self.dtype, self.device = dtype, device_of(job.train)
+        start_group(world, self.device)
+        check_offload(job.train, self.device)
+        check_compiler(job.train, self.device)
         self._model = empty_model(job.parent, dtype)
         if weights:
             _check(self._model, weights, job)
+        self._written = self._model.config.dtype or torch.bfloat16  # `save_pretrained` turns it into a string later
         freeze(self._model, job.train)
         add_adapters(self._model, job.train.lora, job.seed)
-        self._net = shard(self._model, self._device, world, dtype, job.train)
+        self.shape = shape_of(self._model)
+        """Costs of the model's phases."""
+        self._net = shard(self._model, self.device, world, dtype, job.train, exchange)
+        self._in_ranges = True
+        """Whether each rank read only its ranges of the files."""
         if weights:
             fill_with(self._model, weights, job.parent)
         else:
-            fill_from(self._model, job.parent)
+            self._in_ranges = fill_from(self._model, job.parent)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train)
-
-    def hidden(self, piece: RankWork) -> Tensor:
-        """Computes the hidden states of the tokens before the work's targets, (m, width)."""
-        return self._net(piece.to(self._device))[1]
 
     def settle(self) -> None:
         """Frees the gathered weights after passes without gradient, since a step would not update gathered copies."""
@@ -102,13 +115,53 @@ class FsdpBody(Body):
 
     def norm(self) -> float:
         """Computes the norm over all ranks' shards; clips the gradient to `train.clip`."""
-        return clip(self._weights, self._clip)
+        return clip(self._weights, self._job.train.clip)
 
     def step(self, rate: float) -> None:
         """Makes one step at a learning rate."""
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
+
+    def state(self) -> State:
+        """Returns the trained weights by name, and AdamW's moments of them; every rank returns its shard."""
+        return state_of(self._model, self._optimizer)
+
+    def restored(self, steps: int) -> None:
+        """Sets the number of steps, after the tensors were loaded."""
+        for weight in self._weights:
+            moments_of(self._optimizer, weight)["step"].fill_(steps)
+
+    @property
+    def adapted(self) -> bool:
+        """Whether adapters are trained."""
+        return self._job.train.lora.rank > 0
+
+    def weights(self) -> State:
+        """Returns the weights as in the state, but without adapters, since only adapters change during their training.
+
+        Frozen weights in bf16 or 4 bits are left out, since they come from the parent's files.
+        """
+        held = {name: weight for name, weight in plain(self._model) if weight.dtype == self.dtype}
+        return self._with_moments(held.items())
+
+    def masters(self) -> State:
+        """Returns all weights in `dtype`, with adapters merged in; every rank returns its shard."""
+        return self._with_moments(in_full(self._model, self.dtype))
+
+    def _with_moments(self, weights: Iterable[tuple[str, Tensor]]) -> State:
+        """Adds the moments of the trained weights; none for adapters, which end with their training."""
+        state = {} if self.adapted else self.state()
+        moments = {name: part for name, part in state.items() if not name.startswith("model.")}
+        return {**{f"model.{name}": weight for name, weight in weights}, **moments}
+
+
+class FsdpBody(Sharded, Body):
+    """A model of a separate critic, with the policy's adapter settings."""
+
+    def hidden(self, piece: RankWork) -> Tensor:
+        """Computes the hidden states of the tokens before the work's targets, (m, width)."""
+        return self._net(piece.to(self.device))[1]
 
     def snapshot(self) -> list[Tensor]:
         """Copies this rank's shards."""
@@ -121,27 +174,10 @@ class FsdpBody(Body):
             weight.copy_(before)
         self.restored(steps)
 
-    def state(self) -> State:
-        """Returns the state in the form of the policy's engine."""
-        return state_of(self._model, self._optimizer)
-
-    def weights(self) -> State:
-        """Returns the weights in the form of the policy's engine."""
-        return {f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self._dtype}
-
-    def masters(self) -> State:
-        """Returns the master weights in the form of the policy's engine."""
-        return {f"model.{name}": weight for name, weight in in_full(self._model, self._dtype)}
-
-    def restored(self, steps: int) -> None:
-        """Resumes after this number of steps."""
-        for weight in self._weights:
-            moments_of(self._optimizer, weight)["step"].fill_(steps)
-
     def tensors(self) -> dict[str, Tensor]:
         """Returns the whole weights by name, with the adapters merged in, on rank 0."""
         found = ((name, full.detach()) for name, full in merged(self._model))
-        return {name: full.to("cpu", torch.bfloat16) for name, full in found if self._rank == 0}
+        return {name: full.to("cpu", torch.bfloat16) for name, full in found if self.rank == 0}
 
 
 def _check(model: Any, weights: Mapping[str, Tensor], job: Job) -> None:
@@ -160,46 +196,23 @@ class PlannedBatch(Batch):
     plan: list[MicroBatch] = field(default_factory=list)
 
 
-class FsdpEngine(Engine):
-    """Trains the model of a directory.
-
-    Args:
-        job, rank, world: as in `Engine`.
-        dtype: number type of weights, gradients and moments.
-        exchange: the all-to-all between the two phases.
-
-    Raises:
-        CheckpointError: the parent cannot be loaded, or is of a kind that cannot be trained.
-        UsageError: the model has none of the layers for adapters.
-    """
+class FsdpEngine(Sharded, Engine):
+    """Trains the model of a directory; arguments as in `Sharded`."""
 
     optimizer = "adamw"
 
     def __init__(
         self, job: Job, rank: int, world: int, dtype: torch.dtype = torch.float32, exchange: AllToAll = all_to_all
     ) -> None:
-        super().__init__(job, rank, world)
-        self.dtype, self.device = dtype, device_of(job.train)
-        start_group(world, self.device)
-        check_offload(job.train, self.device)
-        check_compiler(job.train, self.device)
-        self._model = empty_model(job.parent, dtype)
-        self._written = self._model.config.dtype or torch.bfloat16  # `save_pretrained` turns it into a string later
-        freeze(self._model, job.train)
-        add_adapters(self._model, job.train.lora, job.seed)
-        self.shape = shape_of(self._model)
-        """Costs of the model's phases."""
+        super().__init__(job, rank, world, dtype, exchange=exchange)
         self.rules = self._rules_of(job.train, self.shape)
         self._pool = GroupPool(self.rules.cluster.degrees) if self.rules.cluster is not None and world > 1 else None
-        self._net = shard(self._model, self.device, world, dtype, job.train, exchange)
-        if not fill_from(self._model, job.parent) and rank == 0:
+        if not self._in_ranges and rank == 0:
             send(warning=f"{job.parent}: not every weight is stored as it is held, so each process reads all of them.")
         if job.train.memory.frozen == "nf4" and (job.parent / TRAINING).is_dir() and rank == 0:
             send(warning=f"{job.parent}: trained weights are rounded to 4 bits again, and smaller changes are lost.")
         if self.device.type == "cuda" and in_half(job.train, self.device):
             self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
-        self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
-        self._optimizer = optimizer_of(self._net, job.train)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
 
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
@@ -292,70 +305,19 @@ class FsdpEngine(Engine):
         elif train.replicas > 1:
             net.set_requires_all_reduce(last)
 
-    def zero(self) -> None:
-        """Clears the gradients."""
-        self._optimizer.zero_grad(set_to_none=True)
-
-    def update(self, rate: float) -> float:
-        """Makes one step."""
-        norm = clip(self._weights, self._job.train.clip)
-        if math.isfinite(norm):
-            for group in self._optimizer.param_groups:
-                group["lr"] = rate
-            self._optimizer.step()
-        return norm
-
     def body(self, weights: Mapping[str, Tensor]) -> FsdpBody:
         """Makes a model for a critic."""
         return FsdpBody(self._job, self.rank, self.world, self.dtype, weights)
 
-    def settle(self) -> None:
-        """Frees the root's weights, which stay gathered without a backward pass."""
-        cast(FSDPModule, self._net).reshard()
-
     def gradients(self) -> dict[str, Tensor]:
         """Gathers the gradients by the weights' names, whole on every rank; all ranks call it."""
         return gradients_of(self._model)
-
-    def state(self) -> State:
-        """Returns the trained weights by name, and AdamW's moments of them; every rank returns its shard."""
-        return state_of(self._model, self._optimizer)
-
-    def restored(self, step: int) -> None:
-        """Sets the number of steps, after the tensors were loaded."""
-        for weight in self._weights:
-            moments_of(self._optimizer, weight)["step"].fill_(step)
 
     @property
     def moments_kind(self) -> str:
         """Names AdamW, and the type of the moments if it is not fp32."""
         held = self._job.train.memory.moments
         return self.optimizer if held == "float32" else f"{self.optimizer} {held}"
-
-    @property
-    def adapted(self) -> bool:
-        """Whether adapters are trained."""
-        return self._job.train.lora.rank > 0
-
-    def weights(self) -> State:
-        """Returns the weights as in the state, but without adapters, since only adapters change during their training.
-
-        Frozen weights in bf16 or 4 bits are left out, since they come from the parent's files.
-        """
-        held: dict[str, Part] = {
-            f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self.dtype
-        }
-        return {**held, **self._moments()}
-
-    def masters(self) -> State:
-        """Returns all weights in `dtype`, with adapters merged in; every rank returns its shard."""
-        held = {f"model.{name}": weight for name, weight in in_full(self._model, self.dtype)}
-        return {**held, **self._moments()}
-
-    def _moments(self) -> State:
-        """Returns the moments of the trained weights; none for adapters, which end with their training."""
-        state = {} if self.adapted else self.state()
-        return {name: part for name, part in state.items() if not name.startswith("model.")}
 
     def write(self, folder: Path) -> None:
         """Writes the weights, in the parent's precision, as `transformers` names and shards them.

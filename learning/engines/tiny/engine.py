@@ -23,7 +23,7 @@ from learning.checkpoint import State
 from learning.data.documents import ANY, Document, chat_of, thought_of, visible_screens
 from learning.data.rollouts import Rollout
 from learning.data.sample import TrainSample, read_screenshots
-from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef
+from learning.engines.engine import Batch, Body, Engine, Network, Outputs, SampleRef
 from learning.engines.tiny.batches import SCREEN, Batcher
 from learning.engines.tiny.forward import ForwardBatch, outputs_of, read_piece
 from learning.engines.tiny.optimizer import FlatOptimizer
@@ -148,22 +148,19 @@ class ReplyEncoder:
         )
 
 
-class TinyBody(Body):
-    """Small network of a separate critic; all ranks hold the same.
+class TinyTrained(Network):
+    """A small network with one flat gradient; all ranks hold the same weights.
 
     Args:
         job: the parent and the training's settings. rank, world: this rank, and the number of ranks.
         weights: initial weights; none for the parent's.
     """
 
-    def __init__(self, job: Job, rank: int, world: int, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, job: Job, rank: int, world: int, weights: Mapping[str, Tensor] | None = None) -> None:
+        super().__init__(job, rank, world)
         self.net = TinyNet(read_config(job.parent), dict(weights)) if weights else TinyNet.load(job.parent)
-        self._world, self._gradient = world, self.net.gradients()
+        self._gradient = self.net.gradients()
         self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
-
-    def hidden(self, piece: ForwardBatch) -> Tensor:
-        """Computes the hidden states of the tokens before the piece's targets."""
-        return read_piece(self.net, piece)[0]
 
     def zero(self) -> None:
         """Clears the gradients."""
@@ -171,13 +168,30 @@ class TinyBody(Body):
 
     def norm(self) -> float:
         """Computes the norm of the gradient's sum over the ranks."""
-        if self._world > 1:
+        if self.world > 1:
             dist.all_reduce(self._gradient)
         return float(torch.linalg.vector_norm(self._gradient, dtype=torch.float32))
 
     def step(self, rate: float) -> None:
         """Makes one step at a learning rate."""
         self._optimizer.step(self._gradient, rate)
+
+    def state(self) -> State:
+        """Returns the state by the tensors' `transformers` names: a rank's part of the matrices, and all other
+        weights."""
+        return self._optimizer.state()
+
+    def restored(self, steps: int) -> None:
+        """Updates the network's weights, and sends this rank's matrices to the other ranks."""
+        self._optimizer.restored(steps)
+
+
+class TinyBody(TinyTrained, Body):
+    """Small network of a separate critic."""
+
+    def hidden(self, piece: ForwardBatch) -> Tensor:
+        """Computes the hidden states of the tokens before the piece's targets."""
+        return read_piece(self.net, piece)[0]
 
     def snapshot(self) -> list[Tensor]:
         """Copies the weights; of matrices, only this rank's part."""
@@ -186,15 +200,7 @@ class TinyBody(Body):
     def restore(self, weights: Sequence[Tensor], steps: int) -> None:
         """Restores a copy of the weights."""
         self._optimizer.master.copy_(weights[0])
-        self._optimizer.restored(steps)
-
-    def state(self) -> State:
-        """Returns the optimiser's state."""
-        return self._optimizer.state()
-
-    def restored(self, steps: int) -> None:
-        """Resumes after this number of steps."""
-        self._optimizer.restored(steps)
+        self.restored(steps)
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns the weights by name."""
@@ -205,16 +211,13 @@ TOGETHER = 16
 """Number of replies in one forward pass; more replies would only take more memory."""
 
 
-class TinyEngine(Engine):
-    """Trains the small policy; every rank processes a part of each batch, and all ranks hold the same weights."""
+class TinyEngine(TinyTrained, Engine):
+    """Trains the small policy; every rank processes a part of each batch."""
 
     optimizer = "muon"
 
     def __init__(self, job: Job, rank: int, world: int) -> None:
         super().__init__(job, rank, world)
-        self.net = TinyNet.load(job.parent)
-        self._gradient = self.net.gradients()
-        self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
         self._family, tokenizer = TinyFamily(job.policy), read_tokenizer(job.parent)
         self._count = lru_cache(maxsize=100_000)(lambda text: len(tokenizer.encode(text).ids))
 
@@ -273,28 +276,9 @@ class TinyEngine(Engine):
         reply = self._family.reply(thought, from_json(given.action), ANY)
         return self._count(thought), self._count(reply) + 1
 
-    def zero(self) -> None:
-        """Clears the gradients."""
-        self._gradient.zero_()
-
-    def update(self, rate: float) -> float:
-        """Makes one step on the gradient's sum over the ranks."""
-        if self.world > 1:
-            dist.all_reduce(self._gradient)
-        return self._optimizer.step(self._gradient, rate)
-
     def body(self, weights: Mapping[str, Tensor]) -> TinyBody:
         """Makes a small network for a critic."""
         return TinyBody(self._job, self.rank, self.world, weights)
-
-    def state(self) -> State:
-        """Returns the state by the tensors' `transformers` names: a rank's part of the matrices, and all other
-        weights."""
-        return self._optimizer.state()
-
-    def restored(self, step: int) -> None:
-        """Updates the network's weights, and sends this rank's matrices to the other ranks."""
-        self._optimizer.restored(step)
 
     def write(self, folder: Path) -> None:
         """Writes the weights in bf16 by their `transformers` names."""
