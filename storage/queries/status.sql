@@ -3,8 +3,10 @@
 --
 -- Success is that of `views/measured_success.sql`; `held_out` is the same over the tasks that are only measured, never
 -- trained on. The explorer is measured once per lake, so its line is the same in every row.
--- `wall_s` is the stages' own work, `orchestration_s` what lay between them.
+-- `wall_s` is the stages' own work, `orchestration_s` what lay between them. The columns `own_*` are those of
+-- `views/verified_rates.sql` for trajectories that the policy made alone.
 WITH
+measured_once AS MATERIALIZED (FROM measured_success),
 iterations AS (
     SELECT iteration FROM policies
     UNION SELECT iteration FROM stages
@@ -37,12 +39,17 @@ SELECT
     coalesce(made.promoted, false) AS promoted,
     coalesce(took.wall_s, 0.0) AS wall_s,
     took.orchestration_s,
-    took.stages_s
+    took.stages_s,
+    own.n AS own_n,
+    own.verified AS own_verified,
+    own.task_verified AS own_task_verified,
+    own.task_trials AS own_task_trials
 FROM iterations
 LEFT JOIN made USING (iteration)
-LEFT JOIN measured_success AS measured ON measured.actor = made.policy_version AND measured.suite = 'suite'
-LEFT JOIN measured_success AS held_out ON held_out.actor = made.policy_version AND held_out.suite = 'held_out'
-LEFT JOIN measured_success AS explorer ON explorer.actor = 'explorer' AND explorer.suite = 'suite'
+LEFT JOIN measured_once AS measured ON measured.actor = made.policy_version AND measured.suite = 'suite'
+LEFT JOIN measured_once AS held_out ON held_out.actor = made.policy_version AND held_out.suite = 'held_out'
+LEFT JOIN measured_once AS explorer ON explorer.actor = 'explorer' AND explorer.suite = 'suite'
 LEFT JOIN collected USING (iteration)
 LEFT JOIN took USING (iteration)
+LEFT JOIN verified_rates AS own ON own.iteration = iterations.iteration AND own.kind = 'policy'
 ORDER BY iterations.iteration

@@ -91,8 +91,7 @@ class VerifiedRate:
 
 def iterations(lake: Lake) -> list[IterationStatus]:
     """Return all iterations, oldest first."""
-    own = {row.iteration: row for row in verified(lake) if row.kind == "policy"}
-    return [_entry(row, own.get(row["iteration"])) for row in ask(lake, "status").to_pylist()]
+    return [_entry(row) for row in ask(lake, "status").to_pylist()]
 
 
 def begun_iterations(lake: Lake) -> list[IterationStatus]:
@@ -121,8 +120,10 @@ def _verified(
     return VerifiedRate(iteration, kind, wilson(verified, n), fixed_mix)
 
 
-def _entry(row: Mapping[str, Any], own: VerifiedRate | None) -> IterationStatus:
+def _entry(row: Mapping[str, Any]) -> IterationStatus:
     own_success = _success(row, "task")
+    counts = [row[f"own_{name}"] for name in ("n", "verified", "task_verified", "task_trials")]
+    own = None if row["own_n"] is None else _verified(row["iteration"], "policy", *counts)
     return IterationStatus(
         iteration=row["iteration"],
         policy=row["policy_version"],
