@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Leased(BaseModel):
     """A leased sandbox."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     host: str = Field(default_factory=socket.gethostname)
     """Name of the machine."""

@@ -49,7 +49,7 @@ OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right"
 
 
 class _Action(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _Pointed(_Action):
@@ -234,7 +234,7 @@ TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for
 TERMINAL: tuple[str, ...] = ("finished", "call_user")
 """Types of action that end a trajectory."""
 
-_ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
+_ADAPTER: TypeAdapter[Action] = TypeAdapter(Action, config=ConfigDict(defer_build=True))
 
 
 def to_json(action: Action) -> str:

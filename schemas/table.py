@@ -49,10 +49,9 @@ class Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class Expectation(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Expectation:
     """An expectation of a table: a class of Great Expectations, its arguments, and a reason."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
     """Class of Great Expectations, for example `ExpectColumnValuesToBeBetween`."""

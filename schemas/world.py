@@ -16,7 +16,7 @@ State = dict[str, Any]
 
 
 class _WorldPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class StateField(_WorldPart):

@@ -20,7 +20,7 @@ NAME = "flywheel.json"
 class SchemaMarker(BaseModel):
     """Content of `flywheel.json`."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     format: Literal["flywheel-lake"] = "flywheel-lake"
     schema_version: int

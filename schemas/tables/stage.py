@@ -43,7 +43,7 @@ class StageResult(BaseModel, ABC):
     Each stage defines a subclass in its own module. The lake stores only fields that the stage sets.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     @abstractmethod
     def __str__(self) -> str: ...

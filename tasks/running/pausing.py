@@ -21,7 +21,7 @@ FILE = "control/pause.json"
 class Pause(BaseModel):
     """A pause, with its author, time and reason."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     reason: Annotated[Storable, Field(min_length=1, max_length=500)]
     by: Annotated[Storable, Field(min_length=1, max_length=100)]

@@ -38,7 +38,7 @@ POINTS = 200
 class RunStatus(BaseModel):
     """Status of a run at one moment."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     host: str = Field(default_factory=socket.gethostname)
     process: int = Field(default_factory=os.getpid)

@@ -50,7 +50,7 @@ the clock."""
 class Owner(BaseModel):
     """Identity of a process, in a file of the lake."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     machine: str
     process: int
