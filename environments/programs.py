@@ -13,8 +13,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from filelock import FileLock, Timeout
-
 from common.process import theirs
 from common.supervisor import supervised
 from schemas.failure import FlywheelError
@@ -37,6 +35,8 @@ def alone(folder: Path, what: str) -> Generator[None]:
         FlywheelError: another process builds in the folder; the message names it.
         OSError: the lock file cannot be created next to the folder.
     """
+    from filelock import FileLock, Timeout  # every config imports this module, and few commands build
+
     folder = folder.resolve()  # resolves links
     file = folder.parent / f".{folder.name}.lock"
     held: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
