@@ -13,6 +13,7 @@ ends the process itself.
 """
 
 import contextlib
+import gc
 import logging
 import os
 import select
@@ -198,6 +199,7 @@ def abandon() -> None:
 def leave(code: Any) -> NoReturn:
     """Ends this process, whose work is done with an exit status in the form for `sys.exit`."""
     ignore()
+    gc.freeze()  # spares the garbage collections of the interpreter's shutdown
     if _abandoned.is_set():
         sys.stdout.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))
