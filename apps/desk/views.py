@@ -21,7 +21,7 @@ from tasks.shared.trajectories import trajectory_of
 
 
 class _Viewed(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
 class ThoughtView(_Viewed):
@@ -146,7 +146,7 @@ def item_of(lake: Lake, name: str) -> DeskItem:
         route=decision.route if decision else "",
         error_step=decision.error_step if decision else None,
         steps=_steps(steps_of(lake, trajectory), standing(reviews), noted),
-        verdicts=[_verdict(one) for one in verdicts if one.gate != DECISION and _holds(one, decision)],
+        verdicts=[VerdictView.model_validate(one) for one in verdicts if _holds(one, decision)],
         reviews=review_views(reviews, corrections_of(lake, reviews)),
     )
 
@@ -177,16 +177,10 @@ def review_views(
 
 def _holds(verdict: Verdict, decision: Verdict | None) -> bool:
     """Returns whether a verdict is in force: it is a judge's, a reviewer's, or of the filter run that decided. Earlier
-    verdicts of gates that were removed or had other options have no effect."""
+    verdicts of gates that were removed or had other options have no effect. The decision is shown apart from them."""
+    if verdict.gate == DECISION:
+        return False
     return decision is None or verdict.gate in (JUDGE, PERSON) or verdict.created_at >= decision.created_at
-
-
-def _verdict(verdict: Verdict) -> VerdictView:
-    return VerdictView(**{field: getattr(verdict, field) for field in VerdictView.model_fields})
-
-
-def _thought(noted: Annotation) -> ThoughtView:
-    return ThoughtView(**{field: getattr(noted, field) for field in ThoughtView.model_fields})
 
 
 def _steps(steps: Sequence[Step], reviews: Sequence[Review], noted: Sequence[Annotation]) -> list[StepView]:
@@ -201,7 +195,7 @@ def _steps(steps: Sequence[Step], reviews: Sequence[Review], noted: Sequence[Ann
         }
         one = StepView(
             **fields,
-            thoughts=[_thought(one) for one in noted if one.step == step.step],
+            thoughts=[ThoughtView.model_validate(one) for one in noted if one.step == step.step],
             policy_version=step.policy_version,
             width=step.screen_width,
             height=step.screen_height,
