@@ -82,9 +82,9 @@ def _failed(message: str, status: int) -> JSONResponse:
     return JSONResponse({"status": "error", "message": message}, status)
 
 
-def _absent(why: str) -> Answers:
+def _absent(why: str, status: int = 501) -> Answers:
     async def answer(machine: DesktopMachine, request: Request) -> Response:
-        return _failed(why, 501)
+        return _failed(why, status)
 
     return answer
 
@@ -95,6 +95,15 @@ async def _json(request: Request) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ValueError("it is no JSON object")
     return given
+
+
+async def _text(request: Request, name: str, problem: str) -> tuple[str, dict[str, Any]]:
+    """Returns the text of a field, and all fields; raises ValueError if there is no text."""
+    given = await _json(request)
+    text = given.get(name)
+    if not isinstance(text, str) or not text:
+        raise ValueError(problem)
+    return text, given
 
 
 async def _form(request: Request) -> Mapping[str, bytes]:
@@ -134,12 +143,18 @@ async def _screenshot(machine: DesktopMachine, request: Request) -> Response:
     return Response(png, media_type="image/png")
 
 
+def _at_home(machine: DesktopMachine, command: list[str] | str) -> list[str] | str:
+    """Replaces `~/` at the beginning of words by the desktop's home; a shell does this itself."""
+    if isinstance(command, str):
+        return command
+    return [machine.box.home + one[1:] if one.startswith("~/") else one for one in command]
+
+
 async def _run(machine: DesktopMachine, command: list[str] | str, timeout_s: float, cwd: str = "") -> dict[str, Any]:
     """Runs a command and returns the fields of OSWorld's answer; raises AskFailed for a command that did not end, or
     was none."""
     timeout_s = min(timeout_s, MOST_S)
-    if isinstance(command, list):
-        command = [machine.box.home + one[1:] if one.startswith("~/") else one for one in command]
+    command = _at_home(machine, command)
     output = await machine.box.ask("execute", command=command, timeout_s=timeout_s, cwd=cwd)
     if output.get("timed_out"):
         raise AskFailed(f"the command took longer than {timeout_s:g} s")
@@ -177,9 +192,7 @@ async def _execute_verified(machine: DesktopMachine, request: Request) -> Respon
 
 
 async def _run_python(machine: DesktopMachine, request: Request) -> Response:
-    code = (await _json(request)).get("code")
-    if not isinstance(code, str) or not code:
-        raise ValueError("`code` is a Python script")
+    code, _ = await _text(request, "code", "`code` is a Python script")
     output = await _run(machine, ["python", "-c", code], PYTHON_S)
     return_code = output.pop("returncode")
     status = "success" if return_code == 0 else "error"
@@ -190,10 +203,7 @@ async def _run_python(machine: DesktopMachine, request: Request) -> Response:
 
 
 async def _run_bash(machine: DesktopMachine, request: Request) -> Response:
-    given = await _json(request)
-    script = given.get("script")
-    if not isinstance(script, str) or not script:
-        raise ValueError("`script` is a shell script")
+    script, given = await _text(request, "script", "`script` is a shell script")
     command = ["bash", "-c", script]
     output = await _run(machine, command, float(given.get("timeout") or SCRIPT_S), str(given.get("working_dir") or ""))
     return JSONResponse({**output, "status": "success" if output["returncode"] == 0 else "error"})
@@ -202,9 +212,7 @@ async def _run_bash(machine: DesktopMachine, request: Request) -> Response:
 async def _launch(machine: DesktopMachine, request: Request) -> Response:
     given = await _json(request)
     command = as_command(given.get("command"), bool(given.get("shell")))
-    if isinstance(command, list):
-        command = [machine.box.home + one[1:] if one.startswith("~/") else one for one in command]
-    await machine.box.ask("open", command=command, window_s=0)
+    await machine.box.ask("open", command=_at_home(machine, command), window_s=0)
     words = given["command"]
     shown = words if isinstance(words, str) else " ".join(words)
     return PlainTextResponse(f"{shown} launched successfully")
@@ -253,10 +261,6 @@ async def _desktop_path(machine: DesktopMachine, request: Request) -> Response:
     return JSONResponse({"desktop_path": machine.box.home})
 
 
-async def _wallpaper(machine: DesktopMachine, request: Request) -> Response:
-    return _failed("the desktop has no wallpaper", 404)
-
-
 async def _list_directory(machine: DesktopMachine, request: Request) -> Response:
     path = str((await _json(request))["path"])
     listing = await _run(machine, ["python", "-c", _LISTS, path], COMMAND_S)
@@ -294,9 +298,7 @@ async def _upload(machine: DesktopMachine, request: Request) -> Response:
 
 
 async def _open_file(machine: DesktopMachine, request: Request) -> Response:
-    path = (await _json(request)).get("path")
-    if not isinstance(path, str) or not path:
-        raise ValueError("`path` is missing")
+    path, _ = await _text(request, "path", "`path` is missing")
     if (why := await machine.open(path)) is not None:
         return PlainTextResponse(why, 404)
     return PlainTextResponse("File opened and window activated successfully")
@@ -342,7 +344,7 @@ _ROUTES: Mapping[str, tuple[str, Answers]] = {
     "/screen_size": ("POST", _screen_size),
     "/window_size": ("POST", _window_size),
     "/desktop_path": ("POST", _desktop_path),
-    "/wallpaper": ("POST", _wallpaper),
+    "/wallpaper": ("POST", _absent("the desktop has no wallpaper", 404)),
     "/list_directory": ("POST", _list_directory),
     "/file": ("POST", _file),
     "/setup/upload": ("POST", _upload),
