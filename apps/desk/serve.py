@@ -36,8 +36,7 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
     RECOGNIZERS.class_of(config.desk.speech, "desk.speech")
     app = site_of(config, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port) as listening:
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/"
+        address = f"{address_of(host, listening)}/"
         also = f"  {page} {address}{page}" if page else ""
         how = "" if token is None else f"?token=...  (the token is in {config.desk.token_variable})"
         out().print(f"{'desk' if page else 'dashboard'} {address}{how}{also}", highlight=False, soft_wrap=True)
@@ -81,6 +80,11 @@ def token_for(host: str, variable: str, key: str = "desk.host") -> str | None:
             "Take letters, digits and signs of ASCII, without blanks.",
         )
     return token
+
+
+def address_of(host: str, listening: socket.socket) -> str:
+    """Returns the address of a server that listens at a host."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
 
 def is_loopback(host: str) -> bool:

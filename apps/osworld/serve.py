@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import uvicorn
 
 from apps.desk.security import LOOPBACK
-from apps.desk.serve import listening_at
+from apps.desk.serve import address_of, listening_at
 from apps.osworld.app import make_app
 from apps.osworld.machine import DesktopMachine
 from apps.process import Interrupts
@@ -65,9 +65,8 @@ def serve_osworld(
     machine = DesktopMachine(environment, commands, task, seed)
     app = make_app(machine, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port, "--port") as listening:
-        shown = f"[{host}]" if ":" in host else host
         how = "" if token is None else f"  (the token is in {token_variable})"
-        address = f"http://{shown}:{listening.getsockname()[1]}"
+        address = address_of(host, listening)
 
         async def answer() -> None:
             server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from apps.desk.security import LOOPBACK
-from apps.desk.serve import listening_at
+from apps.desk.serve import address_of, listening_at
 from apps.process import Interrupts
 from apps.sandboxes.guard import SandboxGuard, token_named
 from apps.sandboxes.serving import Serving
@@ -75,10 +75,9 @@ def serve_sandboxes(
     require(serving.environments)
     app = make_app(serving, idle_s, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port, "--port") as listening:
-        shown = f"[{host}]" if ":" in host else host
         how = "" if token is None else f"  (the token is in {token_variable})"
         what = f"{counted(len(serving.tasks), 'task')}, {counted(serving.sandboxes, 'session')}"
-        address = f"http://{shown}:{listening.getsockname()[1]}"
+        address = address_of(host, listening)
 
         async def answer() -> None:
             async with serving.pool:
