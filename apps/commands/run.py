@@ -1,5 +1,7 @@
 """Implement `flywheel run`: quick checks, iterations, the report; and `flywheel collect`, only the first stages."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,9 +41,7 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
         Paused: the lake is paused.
         GateRefused: the quality gate stopped an iteration; the report is still written.
     """
-    lake = _require_free(config)
-    with progress_lines(_begin(config, lake)):
-        _require_usable(config, lake)
+    with _begun(config):
         try:
             pause = call("flows.flywheel.flywheel", config, iterations)
         except GateRefused:
@@ -69,9 +69,7 @@ def collect(config: Config) -> IterationData:
     Raises:
         FlywheelError, Paused: as in `turn`.
     """
-    lake = _require_free(config)
-    with progress_lines(_begin(config, lake)):
-        _require_usable(config, lake)
+    with _begun(config):
         pause = call("flows.flywheel.collect", config)
     lake = open_lake(config)
     iteration = next_iteration(lake)
@@ -80,37 +78,35 @@ def collect(config: Config) -> IterationData:
     return IterationData(iteration, stages, failing(lake, iteration), pause)
 
 
-def _require_free(config: Config) -> Lake | None:
-    """Checks in seconds that no other run and no pause stops an iteration; returns the lake, if there is one."""
-    try:
+@contextmanager
+def _begun(config: Config) -> Iterator[None]:
+    """Checks in seconds that no other run and no pause stops an iteration, then that the config's parts exist and work,
+    and prints progress lines meanwhile. Raises the errors of `turn`."""
+    lake = None
+    with suppress(LakeError, OSError):  # the config's checks name the reason
         lake = lake_if_any(config)
-    except (LakeError, OSError):
-        return None  # the config's checks name the reason
     if lake:
         require_free(lake)
         require_unpaused(lake)
-    return lake
+    with progress_lines(f"{_beginning(config, lake)}: first its checks"):
+        require(config)
+        report_left_out(config)
+        if idle := for_others(config, sections=False):
+            err().print(idle)
+        if lake:
+            require_budget(lake, config.budget)
+        yield
 
 
-def _require_usable(config: Config, lake: Lake | None) -> None:
-    """Checks that the config's parts exist and work; raises the errors of `turn`."""
-    require(config)
-    report_left_out(config)
-    if idle := for_others(config, sections=False):
-        err().print(idle)
-    if lake:
-        require_budget(lake, config.budget)
-
-
-def _begin(config: Config, lake: Lake | None) -> str:
+def _beginning(config: Config, lake: Lake | None) -> str:
     """Describes where a run begins or continues."""
     if lake is None:
-        return f"Starting iteration 0 of a new lake at {config.lake.uri}: first its checks"
+        return f"Starting iteration 0 of a new lake at {config.lake.uri}"
     iteration = next_iteration(lake)
     begun = [stage for stage in STAGES if result_of(lake, iteration, stage) is not None]
     if begun:
-        return f"Resuming iteration {iteration} of the lake at {lake.uri} after {begun[-1]}: first its checks"
-    return f"Starting iteration {iteration} of the lake at {lake.uri}: first its checks"
+        return f"Resuming iteration {iteration} of the lake at {lake.uri} after {begun[-1]}"
+    return f"Starting iteration {iteration} of the lake at {lake.uri}"
 
 
 def report_left_out(config: Config) -> None:
