@@ -3,14 +3,12 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from apps.calling import call
 from apps.options import open_lake
 from schemas.config import Config
 from schemas.failure import UsageError
 from tasks.running.boundary import alone
-from tasks.running.console import out
+from tasks.running.console import make_table, out
 
 if TYPE_CHECKING:
     from tasks.judge import Judged
@@ -42,9 +40,7 @@ def show_changes(found: "Changes") -> None:
     """Prints the changes."""
     console, gates = out(), found.gates
     console.print(f"{found.changed} of {found.trajectories} trajectories go elsewhere")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("gate", "turned away before", "now"):
-        table.add_column(name, justify="left" if name == "gate" else "right")
+    table = make_table("<gate", "turned away before", "now")
     for gate in sorted({*gates.before, *gates.after}):
         table.add_row(gate, *(str(counts.get(gate, 0)) for counts in (gates.before, gates.after)))
     console.print(table)
@@ -68,9 +64,7 @@ def show_thoughts(found: "ThoughtReport") -> None:
     for what, by_name in (("thoughts", found.thoughts), ("patterns", found.patterns)):
         counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in by_name.items())
         console.print(f"{what}: {counts or 'none'}")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("author", "step", "asked", "kept", ""):
-        table.add_column(name, justify="left" if name == "author" else "right")
+    table = make_table("<author", "step", "asked", "kept", "")
     for row in found.kept_by_step:
         table.add_row(row.author, str(row.step), str(row.asked), str(row.kept), f"{row.kept / row.asked:.0%}")
     if found.kept_by_step:
@@ -143,9 +137,7 @@ def show_judging(report: "Judged") -> None:
     console.print(f"{report.judge}: {counts}" + (f" ({why})" if why else ""))
     for reason, n in report.failed_why.items():
         console.print(f"no answer on {n}: {reason}", markup=False)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("against", "n", "accepted rightly", "wrongly", "F1", "kappa", "false accepts"):
-        table.add_column(name, justify="left" if name == "against" else "right")
+    table = make_table("<against", "n", "accepted rightly", "wrongly", "F1", "kappa", "false accepts")
     for against, one in report.against.items():
         rates = [_share(rate) for rate in (one.f1, one.kappa, one.false_accept_rate)]
         table.add_row(against, str(one.n), str(one.true_positives), str(one.false_positives), *rates)

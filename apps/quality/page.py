@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich.table import Table
 from rich.text import Text
 
 from apps.quality.gather import ExpectationResult, Quality
@@ -14,7 +13,7 @@ from schemas.config import Config
 from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.quality.drift import MEASURES
-from tasks.running.console import out
+from tasks.running.console import make_table, out
 
 FILE = "quality.html"
 NEWEST = 20
@@ -51,9 +50,7 @@ def print_quality(found: Quality) -> None:
     if not found.iterations:
         console.print("No gate has run yet.")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "checks", "held", "critical", "overridden", "warnings", "broken", "rows"):
-        table.add_column(name, justify="right" if name else "left")
+    table = make_table("<", "checks", "held", "critical", "overridden", "warnings", "broken", "rows")
     for row in found.iterations[:NEWEST]:
         critical = Text(str(row.critical), "red" if row.critical else "")
         counts = (row.overridden, row.warnings, row.broken, row.unexpected)
