@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,9 +66,9 @@ def open_lake(config: "Config") -> "Lake":
     return Lake.open(config.lake, create=False)
 
 
-def print_json(value: Any) -> None:
-    """Prints one JSON document to stdout; typed rows become objects of their fields."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+def print_json(value: Any, indent: int | None = 2) -> None:
+    """Prints one JSON document to stdout, on one line without an indent; typed rows become objects of their fields."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=_plain)
     sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
@@ -81,10 +82,14 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def print_json_line(value: Any) -> None:
-    """Prints one JSON document on one line of stdout."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+def print_result(as_json: bool, value: Any, shown: str | Callable[[], object]) -> None:
+    """Prints a result: as JSON, else as a line of text, or by calling `shown`, which prints it."""
+    if as_json:
+        print_json(value)
+    elif isinstance(shown, str):
+        print_line(shown)
+    else:
+        shown()
 
 
 def print_line(text: str) -> None:

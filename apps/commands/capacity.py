@@ -1,12 +1,12 @@
 """Implement `flywheel plan`: check whether a training fits on some GPUs, choose its knobs, and estimate its speed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, resolve
+from apps.options import AsJson, ConfigFile, Overrides, print_line, print_result, resolve
 from apps.process import SPENT_NOTHING, Interrupts
 from schemas.failure import UsageError
 
@@ -80,11 +80,8 @@ def plan(
     found = planned(resolve(config, given), model, gpus)
     if write is not None and found.fits:
         _write(write, config, [*given, *_keys(found, model)])
-        found = TrainingPlan(**{**_fields(found), "written": str(write.absolute())})
-    if as_json:
-        print_json(found)
-    else:
-        _show(found, write)
+        found = replace(found, written=str(write.absolute()))
+    print_result(as_json, found, lambda: _show(found, write))
     if not found.fits:
         raise typer.Exit(1)
 
@@ -163,10 +160,6 @@ def _pace(shape: Any, network: Any, gpus: Any, recipe: Any, forwards: int) -> fl
 
     by = Speed(GPU.operations, GPU.near, GPU.far, GPU.block)
     return pace(shape.language, shape.vision, network, gpus, recipe, forwards, by)
-
-
-def _fields(found: TrainingPlan) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in TrainingPlan.__dataclass_fields__}
 
 
 def _keys(found: TrainingPlan, model: Path) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, resolve, sweep_exports
+from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, print_result, resolve, sweep_exports
 from common.text import counted
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ def inspect(
     from learning.checkpoint import inspect as look
 
     found = look(_store(place, config, overrides), step)
-    if as_json:
-        print_json(found)
-    else:
-        _show(found)
+    print_result(as_json, found, lambda: _show(found))
 
 
 def verify(
@@ -66,10 +63,11 @@ def reshard(
     from learning.checkpoint import reshard as cut
 
     made = cut(_store(place, config, overrides), _store(to, config, overrides), ranks, step)
-    if as_json:
-        print_json({"place": to, "step": made.step, "ranks": made.ranks})
-    else:
-        print_line(f"step {made.step} is in {to} for {made.ranks} ranks")
+    print_result(
+        as_json,
+        {"place": to, "step": made.step, "ranks": made.ranks},
+        f"step {made.step} is in {to} for {made.ranks} ranks",
+    )
 
 
 def export(
@@ -89,10 +87,7 @@ def export(
 
     sweep_exports(to)
     made = write(_store(place, config, overrides), parent, to, step, prefix)
-    if as_json:
-        print_json(made)
-    else:
-        print_line(f"step {made.step} is in {made.directory}")
+    print_result(as_json, made, f"step {made.step} is in {made.directory}")
 
 
 def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, print_json_line, print_line, print_note
+from apps.options import AsJson, print_json, print_line, print_note
 from common.text import storable, unmarked
 from schemas.failure import UsageError
 
@@ -60,7 +60,7 @@ def parse(
             noted = True
             print_note(note)
         if as_json:
-            print_json_line(found)
+            print_json(found, indent=None)
         else:
             print_line(_as_text(found))
 

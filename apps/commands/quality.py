@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, print_result, resolve
 from schemas.failure import UsageError
 
 Iteration = Annotated[int | None, typer.Option("--iteration", help="Iteration; an import's is negative.")]
@@ -30,10 +30,7 @@ def show(
     found = quality_of(lake, iteration)
     if page:
         written = write_page(resolved, lake, found)
-        if as_json:
-            print_json({"page": str(written), "bytes": written.stat().st_size})
-        else:
-            typer.echo(str(written))
+        print_result(as_json, {"page": str(written), "bytes": written.stat().st_size}, str(written))
     elif as_json:
         print_json(found)
     else:
@@ -50,10 +47,7 @@ def check(
     resolved = resolve(config, overrides)
     open_lake(resolved)
     done: Passed = call("flows.data.quality", resolved, iteration)
-    if as_json:
-        print_json(done.stored)
-    else:
-        typer.echo(str(done))
+    print_result(as_json, done.stored, str(done))
 
 
 def override(

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, print_line, resolve, task_names
+from apps.options import (
+    AsJson,
+    ConfigFile,
+    Overrides,
+    open_lake,
+    print_line,
+    print_result,
+    resolve,
+    task_names,
+)
 
 if TYPE_CHECKING:
     from tasks.preflight.available import Available
@@ -23,10 +32,11 @@ def list_sandboxes(overrides: Overrides = None, config: ConfigFile = None, as_js
     from tasks.running.run_status import run_statuses
 
     runs = run_statuses(open_lake(resolve(config, overrides)))
-    if as_json:
-        print_json({"sandboxes": [{**_run(run), **one.model_dump()} for run in runs for one in run.sandboxes]})
-    else:
-        _show_leased(runs)
+    print_result(
+        as_json,
+        {"sandboxes": [{**_run(run), **one.model_dump()} for run in runs for one in run.sandboxes]},
+        lambda: _show_leased(runs),
+    )
 
 
 def _run(run: "RunStatus") -> dict[str, object]:
@@ -60,10 +70,7 @@ def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson
     from tasks.preflight.available import available
 
     found = available(resolve(config, overrides))
-    if as_json:
-        print_json({"environments": [asdict(one) for one in found]})
-    else:
-        _show_available(found)
+    print_result(as_json, {"environments": [asdict(one) for one in found]}, lambda: _show_available(found))
 
 
 def add(
@@ -111,10 +118,11 @@ def add(
     built = build(
         snapshot.expanduser().absolute(), environment.folder, wanted, (lambda line: None) if as_json else print_line
     )
-    if as_json:
-        print_json({"folder": str(environment.folder), "applications": [asdict(one) for one in built]})
-    else:
-        print_line(f"they are in {environment.folder}")
+    print_result(
+        as_json,
+        {"folder": str(environment.folder), "applications": [asdict(one) for one in built]},
+        f"they are in {environment.folder}",
+    )
 
 
 def _add_worker(name: str, folder: Path | None, python: str | None, as_json: bool) -> None:
@@ -125,10 +133,11 @@ def _add_worker(name: str, folder: Path | None, python: str | None, as_json: boo
 
     to = folder.expanduser().absolute() if folder else home() / "workers" / name
     added = add(MODULES[name], to, python, (lambda line: None) if as_json else print_line)
-    if as_json:
-        print_json({**asdict(added), "path": str(python_in(to))})
-    else:
-        print_line(f"its Python is {python_in(to)}" + ("; name it in `environments.NAME.python`" if folder else ""))
+    print_result(
+        as_json,
+        {**asdict(added), "path": str(python_in(to))},
+        f"its Python is {python_in(to)}" + ("; name it in `environments.NAME.python`" if folder else ""),
+    )
 
 
 def _refuse(name: str, given: dict[str, object]) -> None:

@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, iteration_range, open_lake, print_json, print_line, resolve
+from apps.options import (
+    AsJson,
+    ConfigFile,
+    Overrides,
+    iteration_range,
+    open_lake,
+    print_result,
+    resolve,
+)
 from common.text import counted
 
 if TYPE_CHECKING:
@@ -24,10 +32,7 @@ def list_tasks(overrides: Overrides = None, config: ConfigFile = None, as_json: 
 
     resolved = resolve(config, overrides)
     rows = listed(resolved, lake_if_any(resolved))
-    if as_json:
-        print_json({"tasks": [_as_row(one) for one in rows]})
-    else:
-        _show_tasks(rows)
+    print_result(as_json, {"tasks": [_as_row(one) for one in rows]}, lambda: _show_tasks(rows))
 
 
 def synthesize(
@@ -35,10 +40,7 @@ def synthesize(
 ) -> None:
     """Make new tasks from the existing ones; accepted ones are rolled out from the next iteration on."""
     iteration, found = _made(resolve(config, overrides), iteration_range(iterations))
-    if as_json:
-        print_json({"iteration": iteration, **found.stored})
-    else:
-        _show_made(iteration, found)
+    print_result(as_json, {"iteration": iteration, **found.stored}, lambda: _show_made(iteration, found))
 
 
 def retire(
@@ -52,10 +54,7 @@ def retire(
     from tasks.synthesize.command import retire as take_out
 
     name = take_out(open_lake(resolve(config, overrides)), task, why)
-    if as_json:
-        print_json({"task": name, "status": "retired"})
-    else:
-        print_line(f"{name} is retired")
+    print_result(as_json, {"task": name, "status": "retired"}, f"{name} is retired")
 
 
 def _made(config: "Config", iterations: tuple[int, int] | None) -> "tuple[int, Made]":

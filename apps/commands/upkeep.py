@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, print_line, resolve
+from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, print_line, print_result, resolve
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def init(
             made.write(text)
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.", "Name another folder with --to.") from error
-    if as_json:
-        print_json({"config": str(file.absolute())})
-    else:
-        print_line(f"{file} is written. Next: flywheel doctor, flywheel run --dry-run, flywheel run")
+    print_result(
+        as_json,
+        {"config": str(file.absolute())},
+        f"{file} is written. Next: flywheel doctor, flywheel run --dry-run, flywheel run",
+    )
 
 
 def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
@@ -51,10 +52,7 @@ def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJs
 
     checks = examine(resolve(config, overrides))
     well = all(check.ok for check in checks)
-    if as_json:
-        print_json({"ok": well, "checks": [check.as_dict() for check in checks]})
-    else:
-        _show_checks(checks)
+    print_result(as_json, {"ok": well, "checks": [check.as_dict() for check in checks]}, lambda: _show_checks(checks))
     if not well:
         sys.exit(1)
 
@@ -82,10 +80,11 @@ def maintain(overrides: Overrides = None, config: ConfigFile = None, as_json: As
     before = lake.size_bytes()
     lake.maintain()
     after = lake.size_bytes()
-    if as_json:
-        print_json({"bytes_before": before, "bytes_after": after})
-    else:
-        typer.echo(f"{before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now")
+    print_result(
+        as_json,
+        {"bytes_before": before, "bytes_after": after},
+        f"{before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now",
+    )
 
 
 def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
@@ -115,10 +114,11 @@ def pause(
         if not text.strip() or len(text) > most:
             raise UsageError(f"`{option}` has {len(text.strip())} characters.", f"Write 1 to {most}.")
     made = pause_lake(open_lake(resolve(config, overrides)), reason, who)
-    if as_json:
-        print_json(made.model_dump(mode="json"))
-    else:
-        typer.echo(f"{made.text} Running iterations end before their next stage; `flywheel resume` ends the pause.")
+    print_result(
+        as_json,
+        made.model_dump(mode="json"),
+        f"{made.text} Running iterations end before their next stage; `flywheel resume` ends the pause.",
+    )
 
 
 def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
@@ -126,10 +126,7 @@ def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJs
     from tasks.running.pausing import resume as resume_lake
 
     was = resume_lake(open_lake(resolve(config, overrides)))
-    if as_json:
-        print_json({"resumed": was})
-    else:
-        typer.echo("iterations continue" if was else "iterations were not paused")
+    print_result(as_json, {"resumed": was}, "iterations continue" if was else "iterations were not paused")
 
 
 def _user() -> str:

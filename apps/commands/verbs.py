@@ -21,7 +21,7 @@ from apps.options import (
     numbers,
     open_lake,
     print_json,
-    print_line,
+    print_result,
     resolve,
     seed_range,
     sweep_exports,
@@ -62,10 +62,7 @@ def run(
 
         Interrupts.kept = SPENT_NOTHING
         plan = plan_of(resolved, iterations or resolved.iterations)
-        if as_json:
-            print_json(plan)
-        else:
-            show_plan(plan)
+        print_result(as_json, plan, lambda: show_plan(plan))
         return
     from apps.commands.run import require_collected, show_turned, turn
 
@@ -119,10 +116,7 @@ def report(
     from apps.report.build import build_report
 
     page = build_report(resolve(config, overrides))
-    if as_json:
-        print_json({"report": str(page), "bytes": page.stat().st_size})
-    else:
-        print_line(str(page))
+    print_result(as_json, {"report": str(page), "bytes": page.stat().st_size}, str(page))
     if open_it:
         webbrowser.open(page.as_uri())
 
@@ -132,10 +126,7 @@ def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = None, 
     from apps.commands.lineage import lineage_of, show_lineage
 
     found = lineage_of(open_lake(resolve(config, overrides)), name)
-    if as_json:
-        print_json(found.as_dict)
-    else:
-        show_lineage(found)
+    print_result(as_json, found.as_dict, lambda: show_lineage(found))
 
 
 def evaluate(
@@ -162,10 +153,7 @@ def evaluate(
     resolved = resolve(config, overrides)
     report_left_out(resolved)
     measured = measure(resolved, policy, task_names(tasks), seed_range(seeds), attempts)
-    if as_json:
-        print_json(measured_as_json(measured, attempts, each))
-    else:
-        show_measured(measured)
+    print_result(as_json, measured_as_json(measured, attempts, each), lambda: show_measured(measured))
 
 
 def refilter(
@@ -176,10 +164,7 @@ def refilter(
     from apps.commands.curation import refilter as filter_again
 
     found = filter_again(resolve(config, overrides), iteration_range(iterations))
-    if as_json:
-        print_json(changes_as_json(found))
-    else:
-        show_changes(found)
+    print_result(as_json, changes_as_json(found), lambda: show_changes(found))
 
 
 def think(
@@ -189,10 +174,7 @@ def think(
     from apps.commands.curation import show_thoughts, think_of_stored
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
-    if as_json:
-        print_json(found.model_dump())
-    else:
-        show_thoughts(found)
+    print_result(as_json, found.model_dump(), lambda: show_thoughts(found))
 
 
 def retrain(
@@ -215,16 +197,10 @@ def retrain(
 
         Interrupts.kept = SPENT_NOTHING
         plan = retrain_plan_of(resolved, open_lake(resolved), like)
-        if as_json:
-            print_json(plan)
-        else:
-            show_retrain_plan(plan)
+        print_result(as_json, plan, lambda: show_retrain_plan(plan))
         return
     done = retrain_policy(resolved, like)
-    if as_json:
-        print_json(done.as_dict)
-    else:
-        print_line(done.line)
+    print_result(as_json, done.as_dict, done.line)
 
 
 def adopt(
@@ -238,10 +214,7 @@ def adopt(
     from apps.commands.policies import adopt_policy
 
     done = adopt_policy(resolve(config, overrides), directory, name)
-    if as_json:
-        print_json(done.as_dict)
-    else:
-        print_line(done.line)
+    print_result(as_json, done.as_dict, done.line)
 
 
 def merge(
@@ -256,14 +229,10 @@ def merge(
     """Interpolate policies that were trained from one parent, with weights searched by held-out success."""
     from apps.commands.policies import merge_policies
 
-    resolved = resolve(config, [one for one in named if "=" in one])
-    policies = [one for one in named if "=" not in one]
-    done, noted = merge_policies(resolved, policies, numbers(weights, "--weights"), parts)
-    if as_json:
-        print_json(done.as_dict | noted)
-    else:
-        text = ", ".join(f"{share:.2f} {name}" for name, share in noted["merged"].items())
-        print_line(f"{done.line}; {text}")
+    policies, overrides = versions.apart(named)
+    done, noted = merge_policies(resolve(config, overrides), policies, numbers(weights, "--weights"), parts)
+    text = ", ".join(f"{share:.2f} {name}" for name, share in noted["merged"].items())
+    print_result(as_json, done.as_dict | noted, f"{done.line}; {text}")
 
 
 def export(
@@ -278,10 +247,7 @@ def export(
 
     sweep_exports(to)
     version = export_policy(open_lake(resolve(config, overrides)), policy, to)
-    if as_json:
-        print_json({"policy": version, "directory": str(to.absolute())})
-    else:
-        print_line(f"{version} is in {to}")
+    print_result(as_json, {"policy": version, "directory": str(to.absolute())}, f"{version} is in {to}")
 
 
 def judge(
@@ -303,16 +269,10 @@ def judge(
         if version is not None:
             raise UsageError("`--train` makes a judge, and `--version` names one.", "Give one of the two.")
         made = train_on(resolve(config, overrides), train, iteration_range(iterations))
-        if as_json:
-            print_json(asdict(made))
-        else:
-            show_trained(made)
+        print_result(as_json, asdict(made), lambda: show_trained(made))
         return
     found = judge_stored(resolve(config, overrides), version, iteration_range(iterations))
-    if as_json:
-        print_json(judging_as_json(found))
-    else:
-        show_judging(found)
+    print_result(as_json, judging_as_json(found), lambda: show_judging(found))
 
 
 def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
@@ -320,10 +280,7 @@ def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = No
     from apps.commands.curriculum import explained, explanation, show_explanation
 
     found = explanation(open_lake(resolve(config, overrides)), task)
-    if as_json:
-        print_json(explained(found))
-    else:
-        show_explanation(found)
+    print_result(as_json, explained(found), lambda: show_explanation(found))
 
 
 Host = Annotated[str | None, typer.Option(help="Listening address; any but this machine's needs a token.")]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, open_lake, print_json, resolve
+from apps.options import AsJson, ConfigFile, open_lake, print_result, resolve
 from schemas.failure import UsageError
 
 
@@ -24,10 +24,9 @@ def rollback(
     if len(versions) > 1:
         raise UsageError(f"`rollback` takes one version, not {', '.join(versions)}.", "Name one, or none.")
     done = roll_back_to(open_lake(resolve(config, overrides)), versions[0] if versions else None, reason)
-    if as_json:
-        print_json(as_dict(done))
-    else:
-        typer.echo(f"{done.champion} is the champion again in place of {done.against}: {done.reason}")
+    print_result(
+        as_json, as_dict(done), f"{done.champion} is the champion again in place of {done.against}: {done.reason}"
+    )
 
 
 def diff(
@@ -45,10 +44,7 @@ def diff(
     if len(versions) != 2:
         raise UsageError(f"`diff` compares two versions, not {len(versions)}.", "Write, for example, policy-0001 now.")
     found = difference_of(open_lake(resolve(config, overrides)), *versions)
-    if as_json:
-        print_json(found.as_dict)
-    else:
-        show_difference(found)
+    print_result(as_json, found.as_dict, lambda: show_difference(found))
 
 
 def forget(
@@ -70,10 +66,7 @@ def forget(
     if not (reason.strip() or dry_run):
         raise UsageError("`forget` removes for good, and needs `--reason`.", "Give one; --dry-run shows the rows.")
     found = forget_trajectories(open_lake(resolve(config, overrides)), names, reason, dry_run)
-    if as_json:
-        print_json(found)
-    else:
-        show_forgotten(found)
+    print_result(as_json, found, lambda: show_forgotten(found))
 
 
 def apart(words: list[str] | None) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json
+from apps.options import AsJson, ConfigFile, Overrides, print_json, print_result
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -51,10 +51,7 @@ def list_(as_json: AsJson = False) -> None:
             )
             for name, there in deployments(client).items()
         ]
-    if as_json:
-        print_json(rows)
-    else:
-        _show(rows)
+    print_result(as_json, rows, lambda: _show(rows))
 
 
 def set_(
@@ -106,10 +103,11 @@ def run(
         _require_config({**there.parameters, **given}, (there.job_variables or {}).get("working_dir"))
         made = run_now(client, name, given)
         page = page_of(made)
-    if as_json:
-        print_json({"name": name, "flow_run": str(made), "page": page})
-    else:
-        typer.echo(f"{name} begins as soon as a worker is free: {page}")
+    print_result(
+        as_json,
+        {"name": name, "flow_run": str(made), "page": page},
+        f"{name} begins as soon as a worker is free: {page}",
+    )
 
 
 def deploy(
@@ -128,10 +126,9 @@ def deploy(
     lake = resolve(config, overrides).lake
     with connected() as client:
         names = deploy(client, place_of(config, overrides or (), Lake.open(lake)), pool or POOL, replace)
-    if as_json:
-        print_json({"deployed": names, "pool": pool or POOL})
-    else:
-        typer.echo(f"deployed to pool {pool or POOL}: {', '.join(names)}")
+    print_result(
+        as_json, {"deployed": names, "pool": pool or POOL}, f"deployed to pool {pool or POOL}: {', '.join(names)}"
+    )
 
 
 def automations(as_json: AsJson = False) -> None:
@@ -189,10 +186,9 @@ def _switch(name: str, active: bool, as_json: bool) -> None:
 
 
 def _outcome(name: str, now: When, as_json: bool) -> None:
-    if as_json:
-        print_json({"name": name, "when": now.when, "on": now.on})
-    else:
-        typer.echo(f"{name}: {now.when}, {'on' if now.on else 'off'}")
+    print_result(
+        as_json, {"name": name, "when": now.when, "on": now.on}, f"{name}: {now.when}, {'on' if now.on else 'off'}"
+    )
 
 
 def _parameters(given: list[str]) -> dict[str, Any]:
