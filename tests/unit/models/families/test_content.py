@@ -13,6 +13,7 @@ from models.families.thinking import split_thinking
 from schemas import action as act
 from schemas.action import Action
 from schemas.failure import UsageError
+from tests.tiers import NIGHTLY
 from tests.unit.models.families.test_families import EACH, SCREEN, made, near
 
 TEXT_FAMILIES = ("thousandths", "pixels", "tiny", "ui-tars-1.0", "ui-tars-1.5", "doubao")
@@ -32,6 +33,10 @@ def read(family: ModelFamily, text: str) -> Completion:
     return family.read(Completion(text), SCREEN)
 
 
+EXAMPLES = 120 if NIGHTLY else 30
+"""Random thoughts and texts for each family."""
+
+
 def made_of_pieces(chance: random.Random) -> str:
     return "".join(chance.choice(PIECES) for _ in range(chance.randint(1, 6)))
 
@@ -40,7 +45,7 @@ def made_of_pieces(chance: random.Random) -> str:
 def test_whatever_markup_a_thought_and_a_text_hold_both_come_back(name: str, template: str) -> None:
     family, chance, count = made(name, template), random.Random(f"{name} {template}"), 0
     says = read(family, family.reply("I do.", act.Click(x=0.5, y=0.5), SCREEN)).thought == "I do."
-    for _ in range(120):
+    for _ in range(EXAMPLES):
         thought, text = made_of_pieces(chance).strip(), made_of_pieces(chance)
         actions: tuple[Action, ...] = (
             act.Click(x=0.5, y=0.25), act.Type(content=text), act.Finished(content=text), act.Wait(),
@@ -55,7 +60,7 @@ def test_whatever_markup_a_thought_and_a_text_hold_both_come_back(name: str, tem
             assert near(found.action, meant) and not found.further, (reply, found)
             assert not says or not thought or found.thought == thought, (reply, found)
             count += 1
-    assert count >= 120
+    assert count >= EXAMPLES
 
 
 @pytest.mark.parametrize("name", TEXT_FAMILIES)

@@ -96,8 +96,9 @@ def test_a_long_reply_is_read_in_time_that_grows_with_its_length(reply: str, par
         parse_reply(reply.format(*[part * length] * reply.count("{}")))
         return time.process_time() - started
 
-    once, twice = (min(seconds(length) for _ in range(2)) for length in (50_000, 100_000))
-    assert twice < max(5 * once, 0.2) and twice < 1.0
+    if (twice := seconds(100_000)) >= 0.2:
+        once, twice = (min(seconds(length) for _ in range(2)) for length in (50_000, 100_000))
+        assert twice < min(max(5 * once, 0.2), 1.0)
 
 
 @pytest.mark.parametrize("reading", ["absolute", "relative"])
