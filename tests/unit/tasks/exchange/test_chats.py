@@ -3,6 +3,7 @@
 import io
 import json
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tasks.exchange.export import export_trajectories
 from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.filter import decide
 from tasks.running.run import Run
+from tests.tiers import NIGHTLY
 from tests.unit.curation.converters.records import taken
 
 ASKED, SCREEN = {"role": "user", "content": "Buy it."}, {"role": "user", "content": "<image>"}
@@ -33,6 +35,7 @@ ITERATION = -2
 ASKS = {"history_images": 2, "measured": "", "balance": 0.5, "floor": 0.1, "grounding_share": 0.1}
 
 
+@cache
 def screen(number: int) -> Picture:
     """A screen that no gate takes for a blank one."""
     drawn = io.BytesIO()
@@ -83,23 +86,27 @@ def taught(run: Run) -> tuple[str, list[int]]:
     return decision["route"], [row["step"] for row in rows if row["weight"] is not None]
 
 
-@pytest.mark.parametrize("name", ["trl", "ui-tars"])
-@pytest.mark.parametrize(
-    ("chat", "steps"),
-    [
-        ([SCREEN, PLAN, FIRST, SCREEN, SECOND], [1, 2]),
-        ([SCREEN, PLAN, RESULT, FIRST, SCREEN, SECOND], [1, 2]),
-        ([SCREEN, PLAN, PLAN, FIRST, SCREEN, SECOND, RESULT, PLAN], [2, 3]),
-        ([SCREEN, FIRST, {"role": "user", "content": "No."}, SECOND, SCREEN, THIRD], [0, 2]),
-        ([SCREEN, FIRST, SECOND], [0]),
-        ([SCREEN, FIRST, PLAN, SCREEN, SECOND], [0, 2]),
-        ([SCREEN, FIRST, RESULT, PLAN, PLAN, SCREEN, SECOND, SCREEN, PLAN, THIRD, PLAN], [0, 3, 5]),
-        ([SCREEN, *[PLAN, RESULT] * 6, FIRST, SCREEN, SECOND], [6, 7]),
-        ([SCREEN, {**FIRST, "loss_mask": 0}, SCREEN, SECOND], [1]),
-        ([SCREEN, FIRST, SCREEN, {**PLAN, "loss_mask": 0}, SCREEN, SECOND], [0, 2]),
-        ([SCREEN, {**PLAN, "loss_mask": 0}, FIRST, SCREEN, SECOND], [1, 2]),
-    ],
-)
+CHATS: list[tuple[list[dict[str, Any]], list[int]]] = [
+    ([SCREEN, PLAN, FIRST, SCREEN, SECOND], [1, 2]),
+    ([SCREEN, PLAN, RESULT, FIRST, SCREEN, SECOND], [1, 2]),
+    ([SCREEN, PLAN, PLAN, FIRST, SCREEN, SECOND, RESULT, PLAN], [2, 3]),
+    ([SCREEN, FIRST, {"role": "user", "content": "No."}, SECOND, SCREEN, THIRD], [0, 2]),
+    ([SCREEN, FIRST, SECOND], [0]),
+    ([SCREEN, FIRST, PLAN, SCREEN, SECOND], [0, 2]),
+    ([SCREEN, FIRST, RESULT, PLAN, PLAN, SCREEN, SECOND, SCREEN, PLAN, THIRD, PLAN], [0, 3, 5]),
+    ([SCREEN, *[PLAN, RESULT] * 6, FIRST, SCREEN, SECOND], [6, 7]),
+    ([SCREEN, {**FIRST, "loss_mask": 0}, SCREEN, SECOND], [1]),
+    ([SCREEN, FIRST, SCREEN, {**PLAN, "loss_mask": 0}, SCREEN, SECOND], [0, 2]),
+    ([SCREEN, {**PLAN, "loss_mask": 0}, FIRST, SCREEN, SECOND], [1, 2]),
+]
+"""The turns of a chat, and the steps that it teaches."""
+EACH = [
+    (name, *row) for first, name in enumerate(("trl", "ui-tars")) for row in (CHATS if NIGHTLY else CHATS[first::2])
+]
+"""Every chat in every format at full size, else in one of them."""
+
+
+@pytest.mark.parametrize(("name", "chat", "steps"), EACH)
 def test_words_and_further_replies_of_a_chat_are_context_of_what_it_teaches(
     tmp_path: Path, name: str, chat: list[dict[str, Any]], steps: list[int]
 ) -> None:
@@ -178,15 +185,21 @@ def test_words_behind_an_end_change_neither_the_decision_nor_the_termination(tmp
     assert taught(run) == ("sft", [0, 1]) and trajectory.termination == "finished"
 
 
-@pytest.mark.parametrize("name", FORMATS.names)
-def test_an_export_of_a_masked_text_with_calls_teaches_the_same_steps(tmp_path: Path, name: str) -> None:
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A lake with a masked text of two calls, which teaches the step behind it alone."""
     calls = "Action: click(start_box='(1,2)')\nclick(start_box='(3,4)')"
     two = {"role": "assistant", "content": calls, "loss_mask": 0}
     row = {"messages": [ASKED, SCREEN, two, SCREEN, FIRST], "images": ["0.png", "1.png"]}
-    run = imported(tmp_path, "trl", row)
+    run = imported(tmp_path_factory.mktemp("masked"), "trl", row)
     assert taught(run) == ("sft", [1])
+    return run
+
+
+@pytest.mark.parametrize("name", FORMATS.names)
+def test_an_export_of_a_masked_text_with_calls_teaches_the_same_steps(tmp_path: Path, masked: Run, name: str) -> None:
     out = tmp_path / "out"
-    export_trajectories(run.config, run.lake, FORMATS.class_of(name)(), out, (ITERATION, -1), "sft")
+    export_trajectories(masked.config, masked.lake, FORMATS.class_of(name)(), out, (ITERATION, -1), "sft")
     (tmp_path / "there").mkdir()
     assert taught(imported(tmp_path / "there", name, out)) == ("sft", [1])
 
