@@ -7,12 +7,11 @@ from pydantic import BaseModel
 
 from apps.commented import about
 from curation.gates.registry import GATES
-from curation.synthesis.maker import MAKERS
-from curation.synthesis.reward import REWARDS
+from curation.synthesis.maker import MAKERS, REWARDS
 from environments.registry import ENVIRONMENTS
-from learning.tracking.tracker import TRACKERS
+from learning.tracking import TRACKERS
 from models.judges.registry import JUDGES
-from models.proposers.proposer import PROPOSERS
+from models.proposers import PROPOSERS
 from models.thinkers.thinker import THINKERS
 from schemas.config.sections import Config
 from schemas.table import SCHEMA_VERSION, Table

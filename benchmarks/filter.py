@@ -35,7 +35,7 @@ from schemas.tables.verdict import Verdict
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.annotate import annotate
-from tasks.collect.records import write
+from tasks.collect.collect import write
 from tasks.filter import decide_routes
 from tasks.running.console import bar
 from tasks.running.run import Run

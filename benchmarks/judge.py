@@ -30,12 +30,10 @@ from benchmarks.arms import Arm, root_of
 from benchmarks.harness import Bar, add_options, finish
 from benchmarks.scores import Known, Scores, best_f1, quality
 from environments.catalog import catalog
-from learning.judging.cases import Cases
-from learning.judging.fit import USUAL, Effort, platt
+from learning.judging import USUAL, Cases, Effort, platt
 from models.explorer import PageExplorer
 from models.judges.judge import JudgeCase
-from models.judges.local.features import features_of
-from models.judges.local.judge import LocalJudge, LocalOptions
+from models.judges.local import LocalJudge, LocalOptions, features_of
 from models.judges.registry import case_of
 from models.policy import Policy
 from rollout.actor import Actor
@@ -45,8 +43,7 @@ from schemas.config import Config, load_config
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.collect.plan import finished
-from tasks.collect.records import drop_unfinished, write
+from tasks.collect.collect import drop_unfinished, finished, write
 from tasks.judge_training import ended, read_split, train_judge
 from tasks.running.console import bar as progress_bar
 from tasks.shared.weights import load_policy

@@ -17,7 +17,7 @@ from benchmarks.harness import Bar, add_options, finish
 from curation.synthesis.acceptance import AcceptanceDecision, decide, identity
 from curation.synthesis.leaks import held_out
 from curation.synthesis.maker import MakerInputs, Parent, ProposedTask
-from curation.synthesis.makers import makers_of
+from curation.synthesis.making import makers_of
 from curation.synthesis.player import TRIES, Player, PlayerLost, steps_of, vocabulary
 from curation.synthesis.words import asks
 from environments.site.environment import SiteConfig, SiteEnvironment

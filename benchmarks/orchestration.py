@@ -86,7 +86,7 @@ def run_arm(arm: str, config: Config) -> None:
 
 def _with_a_server(config: Config) -> None:
     from apps.calling import call
-    from apps.schedule.connection import answers, use_server
+    from apps.schedule.automations import answers, use_server
     from apps.schedule.processes import SERVE, ServiceProcess
     from common.process import home
 

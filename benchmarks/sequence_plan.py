@@ -48,8 +48,8 @@ from benchmarks.sequence_lengths import (
     wikipedia_like,
 )
 from learning.planning.sequence_cost import ClusterCost, GroupedMicroBatch
-from learning.planning.sequence_milp import buckets, mixed_integer
 from learning.planning.sequence_mix import homogeneous, mixture
+from learning.planning.sequence_pack import buckets, mixed_integer
 from learning.planning.sequence_plan import cut, plan, total
 
 Planner = Callable[[Lengths], GroupedMicroBatch | None]

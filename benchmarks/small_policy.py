@@ -21,17 +21,17 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import Bar, finish, options
 from learning.data.rollouts import Rollout
+from learning.engines.tiny.batches import ForwardBatch, outputs_of
 from learning.engines.tiny.engine import ReplyEncoder
-from learning.engines.tiny.forward import ForwardBatch, outputs_of
 from learning.engines.tiny.optimizer import FlatOptimizer
 from models.families.dialects import format_reply
 from models.families.family import TinyFamily
 from models.families.prompt import Message
 from models.policy import Context
-from models.precision import compute_dtype
 from models.tiny.build import build_tiny
 from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
+from models.weights import compute_dtype
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.observation import Observation, PastStep

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from curation.converters.units import scale_of
 from curation.gates.thoughts import holds_action, repeats_itself
-from models.proposers.proposer import alike
+from models.proposers import alike
 from models.thinkers.thinker import ThinkerCase, ThinkerThought
 from schemas.action import Action, Drag, from_json, point_of
 from schemas.tables.annotation import PATTERNS, Annotation, Pattern

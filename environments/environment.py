@@ -11,9 +11,9 @@ from typing import ClassVar, Generic, TypeVar, final
 
 from environments.host import Host
 from environments.sandbox import Sandbox
-from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError
+from schemas.table import Probe
 from schemas.tables.task import GuiTask, Split, TaskEntry
 from schemas.walk import Layout
 from schemas.world import World

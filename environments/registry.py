@@ -16,7 +16,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
     Environment,
     {
         "miniwob": "environments.miniwob.environment:MiniwobEnvironment",
-        "fake": "environments.fake.environment:FakeEnvironment",
+        "fake": "environments.fake:FakeEnvironment",
         "site": "environments.site.environment:SiteEnvironment",
         "html": "environments.html.environment:HtmlEnvironment",
         "webapp": "environments.webapp.environment:WebAppEnvironment",
@@ -34,8 +34,8 @@ VERIFIERS: Registry[Verifier] = Registry(
     {
         "miniwob": "environments.chromium.in_page:InPageReward",
         "html": "environments.chromium.in_page:InPageReward",
-        "fake": "environments.fake.environment:FakeVerifier",
-        "state": "environments.state:StateReward",
+        "fake": "environments.fake:FakeVerifier",
+        "state": "environments.sandbox:StateReward",
         "webapp": "environments.webapp.environment:WebAppReward",
         "hybrid": "environments.hybrid.scripted:HybridReward",
         "openenv": "environments.openenv.sandbox:OpenEnvReward",

@@ -4,6 +4,8 @@
 are final: they enforce time limits and turn a hung sandbox or an unexpected error into a `SandboxFailure`. An
 environment implements the methods with an underscore. So an answer of a page or an action of a policy ends at most its
 own trajectory.
+
+Define sandboxes whose state is JSON that can be set and read, and a verifier of a task's checks on it.
 """
 
 import asyncio
@@ -22,6 +24,7 @@ from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask
+from schemas.world import Setup, State, score
 
 T = TypeVar("T")
 MOST_TYPED = 10_000
@@ -195,3 +198,34 @@ class Sandbox(ABC):
 def _unforeseen(what: str, error: Exception) -> str:
     """Returns the reason for a failure by an unexpected error of the sandbox's code, or of an answer."""
     return storable(f"{what}: {type(error).__name__}: {error}"[:_LONGEST_REASON])
+
+
+class StatefulSandbox(Sandbox):
+    """A sandbox whose initial state a `Setup` sets."""
+
+    setup: Setup | None = None
+    """Setup of the started task; None if it has a reward of its own."""
+
+    @property
+    @abstractmethod
+    def state(self) -> State:
+        """Returns the current state."""
+
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Returns whether the state is final."""
+
+
+class StateReward(Verifier):
+    """Rewards 1 as soon as all checks hold, 0 once the state is final."""
+
+    each_step = True
+    reads = StatefulSandbox
+
+    async def outcome(self, sandbox: StatefulSandbox) -> Outcome:
+        """Scores only the state."""
+        if sandbox.setup is None:
+            raise TrajectoryFailure("verifier", "the task names no checks on the sandbox's state")
+        reward = score(sandbox.setup.checks, sandbox.state)
+        return Outcome(done=reward == 1.0 or sandbox.over, reward=reward)

@@ -15,14 +15,13 @@ from tasks.exchange.importing import (
 )
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
-from tasks.quality.gate import Passed, check_again, check_quality, verify_quality
+from tasks.quality import Passed, check_again, check_quality, verify_quality
 from tasks.refilter import Changes, refilter_trajectories
 from tasks.running.boundary import boundary
 from tasks.running.console import print_line
 from tasks.running.iterations import close_iteration
 from tasks.running.run import open_run, run_name, run_of
-from tasks.synthesize.command import synthesize_now
-from tasks.synthesize.synthesize import Made
+from tasks.synthesize import Made, synthesize_now
 from tasks.think.think import think_of_steps
 
 

@@ -15,10 +15,9 @@ from flows import flywheel as iterating
 from schemas.config import load_config
 from tasks.measure import Measured
 from tasks.preflight.unused_keys import refuse_unrepeated
-from tasks.quality.gate import Passed
-from tasks.running.budget import Exhausted
+from tasks.quality import Passed
+from tasks.running.budget import Exhausted, Pause
 from tasks.running.console import print_line
-from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
 from tasks.watch import Due, answered, answering, watch_lake
 

@@ -11,15 +11,14 @@ from tasks.filter import filter_trajectories
 from tasks.preflight.preflight import require
 from tasks.prepare import prepare_lake
 from tasks.promote.promote import promote_candidate
-from tasks.quality.gate import check_again, check_quality
+from tasks.quality import check_again, check_quality
 from tasks.reflect.reflect import reflect_on_failures
 from tasks.running.boundary import flow_task, until_paused
-from tasks.running.budget import Exhausted
+from tasks.running.budget import Exhausted, Pause
 from tasks.running.iterations import close_iteration, plan_iterations
-from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
 from tasks.shared.lease import iteration_lock
-from tasks.synthesize.synthesize import synthesize_tasks
+from tasks.synthesize import synthesize_tasks
 from tasks.think.think import think_of_steps
 from tasks.train.train import continue_training, train_policy
 

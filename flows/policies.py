@@ -11,8 +11,7 @@ from tasks.promote.promote import challenge_champion, evaluate_challenger
 from tasks.reflect.people import verify_corrections
 from tasks.retrain import pin_data, train_retrained
 from tasks.running.boundary import until_paused
-from tasks.running.budget import Exhausted
-from tasks.running.pausing import Pause
+from tasks.running.budget import Exhausted, Pause
 from tasks.running.run import open_run, run_name
 from tasks.shared.paths import lake_if_any
 

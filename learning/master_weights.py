@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from learning.checkpoint import Checkpoints, State
-from learning.checkpoint.ranks import Ranks
+from learning.checkpoint.planner import Ranks
 from learning.engines.engine import Engine
 from learning.launch import PATIENCE
 from learning.reports import send

@@ -17,7 +17,7 @@ A file is a Chrome trace, for https://ui.perfetto.dev or chrome://tracing.
 
 `TrainerCheckpoints` saves checkpoints during a training, and finds them when the same job is started again.
 
-The step's number determines the next samples (`learning.data.sampler`), so there is no loader state to save.
+The step's number determines the next samples (`learning.data.rounds`), so there is no loader state to save.
 """
 
 import json
@@ -39,14 +39,12 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from common import log
 from learning.algorithms.method import method_of
 from learning.checkpoint import Checkpoints, Restored
-from learning.checkpoint.ranks import Ranks
-from learning.data.rounds import Round, Rounds
-from learning.data.sampler import Sampler
+from learning.checkpoint.planner import Ranks
+from learning.data.rounds import Round, Rounds, Sampler
 from learning.data.stream import StreamFolder
 from learning.engines.engine import SampleRef
 from learning.engines.optimizer import learning_rate
-from learning.identity import steps_place
-from learning.job import Job, read_job
+from learning.job import Job, read_job, steps_place
 from learning.launch import PATIENCE, end_ranks, join, start_ranks, take_gpus, watch_parent
 from learning.learner import Learner, StepResult
 from learning.reports import REPORTS, send

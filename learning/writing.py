@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from learning.checkpoint import ObjectStore, open_store
-from learning.checkpoint.ranks import Ranks
-from learning.identity import identity
+from learning.checkpoint.planner import Ranks
 from learning.job import RESULT as IN_STORE
-from learning.job import Job, read_job
+from learning.job import Job, identity, read_job
 from learning.learner import Learner
 from models.tiny.layout import OWN, RESULT
 from schemas.failure import CheckpointError, UsageError

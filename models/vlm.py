@@ -6,9 +6,9 @@ from pathlib import Path
 
 from models.completion import Completion
 from models.families.family import TinyFamily
+from models.families.processor import require_same_prompt
 from models.families.prompt import Message
 from models.families.registry import family_of
-from models.families.same_prompt import require_same_prompt
 from models.families.screen import Size
 from models.language_model import BACKENDS
 from models.policy import Context, Policy

@@ -1,12 +1,67 @@
-"""Judge trajectories of tasks without a verifier. The judge's score is the reward."""
+"""Roll out under a reviewer's control: a policy proposes each step, and a reviewer decides (UI-TARS-2, arXiv
+2509.02544).
 
+The sandbox performs the reviewer's decision. The trajectory is rolled out and recorded like any other trajectory.
+
+Judge trajectories of tasks without a verifier. The judge's score is the reward.
+
+Convert recorded steps to replies that are performed again.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
+from models.completion import Completion
+from models.families.dialects import DIALECTS, format_action, format_reply
 from models.judges.judge import Judge
 from models.judges.registry import case_of, verdict_of
-from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
+from models.policy import Context
+from models.thoughts import reflective_thought, templated_thought
+from rollout.actor import Acts
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, StepReply
+from schemas.action import Action, from_json
 from schemas.config import Config
+from schemas.tables.step import Step
 from schemas.tables.task import JUDGED
+
+PERSON = "person"
+"""Actor of steps that a reviewer chose, and policy of trajectories of live sessions."""
+
+Decide = Callable[[Context, Completion], Awaitable[Completion]]
+
+
+class Overseen:
+    """An actor whose steps a reviewer accepts or replaces.
+
+    Args:
+        actor: the actor that proposes each step.
+        decide: returns the step for a context and a proposal. It raises TrajectoryFailure to end the trajectory.
+    """
+
+    def __init__(self, actor: Acts, decide: Decide) -> None:
+        self.kind, self.dialect, self.needs_elements = actor.kind, actor.dialect, actor.needs_elements
+        self._actor, self._decide = actor, decide
+
+    async def act(self, context: Context) -> Completion:
+        """Return the step that the reviewer decided on."""
+        return await self._decide(context, await self._actor.act(context))
+
+
+def by_person(name: str, thought: str, action: Action, dialect: str) -> Completion:
+    """Convert a reviewer's choice to a completion that replaces a proposal.
+
+    Args:
+        name: name of the reviewer.
+        thought: the reviewer's thought.
+        action: the reviewer's action.
+        dialect: dialect of the proposing policy. The first of `DIALECTS` replaces a dialect whose replies are not
+            UI-TARS text.
+    """
+    text = format_action(action, dialect if dialect in DIALECTS else DIALECTS[0])
+    return Completion(
+        text=format_reply(thought, text), version=name, actor=PERSON, thought=thought, action_text=text, action=action
+    )
 
 
 def with_judgement(
@@ -30,3 +85,41 @@ def with_judgement(
         scored = {"reward": judgement.score, "success": record.verdict.passed}
         record.trajectory = trajectory.model_copy(update=scored)
     return record
+
+
+Write = Callable[[Action, tuple[int, int]], str]
+"""Function that formats an action for a screen of a given width and height."""
+
+
+def recorded(step: Step, write: Write) -> StepReply:
+    """Return the recorded reply of a step with an action. The reply keeps its author."""
+    action = from_json(step.action or "")
+    completion = Completion(
+        step.raw_text,
+        tuple(step.token_ids or ()),
+        tuple(step.logprobs or ()),
+        version=step.policy_version,
+        thought=step.thought,
+        action_text=write(action, (step.screen_width, step.screen_height)),
+        action=action,
+        family=step.family or "",
+    )
+    return StepReply(completion, step.actor, step.dialect)
+
+
+def corrected(step: Step, person: str, thought: str, action: Action, write: Write) -> StepReply:
+    """Return a reviewer's reply that replaces a recorded step."""
+    completion = by_person(person, thought, action, step.dialect)
+    return StepReply(
+        replace(completion, action_text=write(action, (step.screen_width, step.screen_height))), PERSON, step.dialect
+    )
+
+
+def admitting(reply: StepReply) -> StepReply:
+    """Return a copy of a reply for use after an error. Its thought first admits the error, and it has no tokens."""
+    completion = reply.completion
+    assert completion.action is not None
+    thought = reflective_thought(completion.thought or templated_thought(completion.action))
+    text = format_reply(thought, completion.action_text)
+    shown = replace(completion, text=text, thought=thought, token_ids=(), logprobs=())
+    return replace(reply, completion=shown)

@@ -26,9 +26,8 @@ from storage.address import Address, require_bucket, resolve
 from storage.blobs import Blobs
 from storage.cache import FileCache
 from storage.explained import explained
-from storage.keys import last_of_each_key
 from storage.objects import ObjectStore
-from storage.scan import scan
+from storage.scan import last_of_each_key, scan
 from storage.schema_marker import SchemaMarker, make_marker, read_marker, renew_marker
 from storage.table import StoredTable, sizes_of
 from storage.tombstones import Tombstones

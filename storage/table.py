@@ -31,10 +31,10 @@ from storage import filters, upkeep
 from storage.address import Address
 from storage.cache import FileCache
 from storage.explained import explained
-from storage.keys import KeyIndex, without
 from storage.objects import inside
 from storage.patience import T
 from storage.protocol import features_named, require_plain
+from storage.scan import KeyIndex, without
 
 _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200

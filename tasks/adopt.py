@@ -3,8 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from models.safe import SAFETENSORS, left_over, weight_files, weights_of
-from models.soundness import require_sound
+from models.safe import SAFETENSORS, left_over, require_sound, weight_files, weights_of
 from models.tiny.layout import CRITIC, is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config

@@ -9,8 +9,8 @@ from schemas.tables.stage import PlainResult
 from tasks.perceive import perception_of
 from tasks.running.run import Run
 from tasks.running.stage import stage
-from tasks.shared.decisions import decisions_of
-from tasks.shared.packed import RowPacker
+from tasks.shared.material import RowPacker
+from tasks.shared.reviews import decisions_of
 from tasks.shared.trajectories import trajectories_of
 from tasks.train.preferences import find_pairs
 

@@ -10,8 +10,8 @@ from storage.catalog import answers
 from tasks.running.iterations import IN_GROUPS
 from tasks.running.run import Run
 from tasks.running.stage import stage
-from tasks.shared.amounts import collected
 from tasks.shared.suite import tasks_of
+from tasks.shared.trajectories import collected
 from tasks.train.groups import Weighed, choose_groups
 
 

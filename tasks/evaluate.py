@@ -24,8 +24,8 @@ from tasks.promote.contest import broken_making, interim_looks, looked_at, oppon
 from tasks.running.console import bar, print_line
 from tasks.running.run import Run
 from tasks.running.stage import stage
-from tasks.shared.amounts import SeedsOf, measured_suites, validation_seeds
 from tasks.shared.policies import made_in
+from tasks.shared.trajectories import SeedsOf, measured_suites, validation_seeds
 from tasks.shared.weights import load_policy
 
 SUITES = ("suite", "held_out", "synthesized")

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from common.text import counted
 from curation.gates.registry import acting_steps, gates_of, verdicts_of
-from curation.reflections import reflections_of
+from curation.reflection import reflections_of
 from schemas.config import Config
 from schemas.table import Metrics, utc_now
 from schemas.tables.reflection import Reflection
@@ -17,14 +17,13 @@ from schemas.tables.verdict import ROUTES, Verdict
 from storage.lake import Lake
 from tasks.judge import judge_in_parts
 from tasks.running.cluster import shares_out
-from tasks.running.events import DATA_ACCEPTED
 from tasks.running.run import Run
+from tasks.running.run_page import DATA_ACCEPTED
 from tasks.running.stage import stage
-from tasks.shared.agreements import Standing, renew_agreements
-from tasks.shared.gate_facts import TOGETHER, Known
-from tasks.shared.packed import RowPacker
+from tasks.shared.gate_facts import TOGETHER, Known, VerdictHistory
+from tasks.shared.material import RowPacker
+from tasks.shared.reviews import Standing, renew_agreements
 from tasks.shared.trajectories import stored, trajectories_of
-from tasks.shared.verdict_history import VerdictHistory
 
 
 class FilterResult(StageResult):

@@ -19,9 +19,9 @@ from schemas.tables.agreement import Against, Agreement
 from storage.lake import Lake
 from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
-from tasks.shared.agreements import Standing, renew_agreements
+from tasks.shared.gate_facts import Stored, VerdictHistory
+from tasks.shared.reviews import Standing, renew_agreements
 from tasks.shared.trajectories import stored, trajectories_of
-from tasks.shared.verdict_history import Stored, VerdictHistory
 
 TOGETHER = 64
 """Number of trajectories in a batch. Their screens are in memory at the same time."""

@@ -16,10 +16,8 @@ from typing import Literal, get_args
 
 from common.text import counted
 from curation.agreement import Confusion, confusion_of
-from learning.judging.cases import Cases, Example
-from learning.judging.fit import USUAL, Effort, fit
-from learning.judging.points import LabelledPoint, Points
-from models.judges.local.judge import LocalJudge, LocalOptions, page_of
+from learning.judging import USUAL, Cases, Effort, Example, LabelledPoint, Points, fit
+from models.judges.local import LocalJudge, LocalOptions, page_of
 from models.judges.registry import case_of, screens_of
 from schemas.config import Config
 from schemas.failure import UsageError
@@ -29,10 +27,10 @@ from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.running.console import bar, err
 from tasks.shared.claims import NAME
+from tasks.shared.gate_facts import Stored, judged_tasks
 from tasks.shared.material import pngs_of
 from tasks.shared.paths import work_folder
 from tasks.shared.trajectories import trajectories_of
-from tasks.shared.verdict_history import Stored, judged_tasks
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = get_args(Part)

@@ -9,12 +9,11 @@ from pathlib import Path
 from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
-from models.safe import carried
-from models.soundness import require_sound
+from models.safe import carried, require_sound
 from models.thinkers.thinker import THINKERS
 from models.tiny.layout import CRITIC
 from rollout.failures import short
-from rollout.interrupt import run_until_interrupted
+from rollout.runner import run_until_interrupted
 from rollout.trajectory import ATTEMPTS
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, FlywheelError, SandboxFailure, all_of
@@ -24,9 +23,9 @@ from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure, summary
 from tasks.running.run import Run
 from tasks.running.stage import stage
-from tasks.shared.amounts import measured_first
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import PolicyRecipe, register
+from tasks.shared.trajectories import measured_first
 from tasks.shared.weights import load_policy
 
 INITIAL = "policy-initial"

@@ -19,8 +19,8 @@ from tasks.filter import decide_routes
 from tasks.running.boundary import boundary
 from tasks.running.console import bar
 from tasks.running.run import Run, run_of
-from tasks.shared.decisions import decisions_of
 from tasks.shared.paths import work_folder
+from tasks.shared.reviews import decisions_of
 from tasks.think.think import think
 
 EXAMPLES = 5

@@ -18,10 +18,10 @@ from schemas.tables.policy import PolicyVersion
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.running.boundary import flow_task
+from tasks.running.budget import pause_of
 from tasks.running.console import print_line
-from tasks.running.events import emit
-from tasks.running.pausing import pause_of
 from tasks.running.run import run_of
+from tasks.running.run_page import emit
 from tasks.shared.lease import Owner
 from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import verified

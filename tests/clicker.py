@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from environments.fake.environment import COLOURS
+from environments.fake import COLOURS
 from models.completion import Completion
 from models.families.prompt import Message, screens_of
 from models.families.registry import family_of

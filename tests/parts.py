@@ -1,6 +1,6 @@
 """Environments that many tests act in."""
 
-from environments.fake.environment import FakeConfig, FakeEnvironment
+from environments.fake import FakeConfig, FakeEnvironment
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
 
 FAKE = FakeEnvironment("fake", FakeConfig(sandboxes=3))

@@ -23,11 +23,11 @@ from tasks.preflight.preflight import options_read, planned
 from tasks.retrain import trained_row
 from tasks.running.budget import account, sentence, short
 from tasks.running.console import out
-from tasks.shared.amounts import collected, measured_first, measured_suites, trajectories
 from tasks.shared.paths import lake_if_any
 from tasks.shared.policies import champion
 from tasks.shared.status import IterationStatus, begun_iterations
 from tasks.shared.suite import tasks_of
+from tasks.shared.trajectories import collected, measured_first, measured_suites, trajectories
 from tasks.watch import last_trained, new_since
 
 BYTES_PER_TRAJECTORY = 15_000

@@ -19,7 +19,7 @@ from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.blobs import MANIFEST
 from storage.lake import Lake
-from tasks.promote.events import as_dict, event_of
+from tasks.promote.contest import as_dict, event_of
 from tasks.running.console import make_table, out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
@@ -123,8 +123,7 @@ def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
         Paused: the lake is paused, or was paused during the work.
     """
     from tasks.preflight.preflight import require
-    from tasks.running.budget import require_budget
-    from tasks.running.pausing import require_unpaused
+    from tasks.running.budget import require_budget, require_unpaused
 
     lake = open_lake(config)
     policy_row(lake, like or "champion")

@@ -42,7 +42,7 @@ def check(
 ) -> None:
     """Check every table of an iteration again, by default the latest; exit status 3 if the gate refuses it."""
     from apps.calling import call
-    from tasks.quality.gate import Passed
+    from tasks.quality import Passed
 
     resolved = resolve(config, overrides)
     open_lake(resolved)
@@ -59,7 +59,7 @@ def override(
     as_json: AsJson = False,
 ) -> None:
     """Override the critical failures of an iteration: it continues, and the reason is stored and shown."""
-    from tasks.quality.overrides import override_failures
+    from tasks.quality import override_failures
 
     if len(reason) > MOST:
         raise UsageError(f"`--reason` has {len(reason)} characters.", f"Write 1 to {MOST}.")

@@ -18,16 +18,14 @@ from schemas.tables.stage import HEADLINE, STAGES
 from storage.lake import Lake
 from tasks.preflight.preflight import require
 from tasks.preflight.unused_keys import for_others
-from tasks.running.budget import require_budget
+from tasks.running.budget import Pause, require_budget, require_unpaused
 from tasks.running.console import err, out
 from tasks.running.iterations import next_iteration
-from tasks.running.pausing import Pause, require_unpaused
 from tasks.running.progress_lines import progress_lines
 from tasks.running.stage import result_of
-from tasks.shared.failing import failing, require_any
 from tasks.shared.lease import require_free
 from tasks.shared.paths import lake_if_any
-from tasks.shared.status import begun_iterations
+from tasks.shared.status import begun_iterations, failing, require_any
 
 
 def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:

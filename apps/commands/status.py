@@ -17,14 +17,13 @@ from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, chronological, label_of
 from schemas.tables.trajectory import IMPORT
 from storage.lake import Lake
-from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
-from tasks.quality.overrides import overridden
+from tasks.promote.contest import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
+from tasks.quality import overridden
+from tasks.running.budget import pause_of
 from tasks.running.console import make_table, out
-from tasks.running.pausing import pause_of
 from tasks.running.run_status import RunStatus, run_statuses
-from tasks.shared.failing import failing
 from tasks.shared.lease import lease_owner
-from tasks.shared.status import Ends, IterationStatus, Success, begun_iterations
+from tasks.shared.status import Ends, IterationStatus, Success, begun_iterations, failing
 
 COLUMNS = ("iteration", "success", "<", "95 %", "rollouts", "seconds", "<policy", "<outcome")
 WIDTH = 80

@@ -17,8 +17,7 @@ from common.text import counted
 
 if TYPE_CHECKING:
     from schemas.config import Config
-    from tasks.synthesize.command import Listed
-    from tasks.synthesize.synthesize import Made
+    from tasks.synthesize import Listed, Made
 
 Range = Annotated[
     str | None, typer.Option("--iterations", metavar="A:B", help="Failures of iterations A to B - 1; all if not given.")
@@ -28,7 +27,7 @@ Range = Annotated[
 def list_tasks(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show the config's tasks and the made ones, each with its origin."""
     from tasks.shared.paths import lake_if_any
-    from tasks.synthesize.command import listed
+    from tasks.synthesize import listed
 
     resolved = resolve(config, overrides)
     rows = listed(resolved, lake_if_any(resolved))
@@ -51,7 +50,7 @@ def retire(
     as_json: AsJson = False,
 ) -> None:
     """Remove a made task: it is no longer rolled out, and not made again."""
-    from tasks.synthesize.command import retire as take_out
+    from tasks.synthesize import retire as take_out
 
     name = take_out(open_lake(resolve(config, overrides)), task, why)
     print_result(as_json, {"task": name, "status": "retired"}, f"{name} is retired")

@@ -277,7 +277,7 @@ def judge(
 
 def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show how often each iteration rolled out a task, with the numbers and the reason."""
-    from apps.commands.curriculum import explained, explanation, show_explanation
+    from apps.commands.curation import explained, explanation, show_explanation
 
     found = explanation(open_lake(resolve(config, overrides)), task)
     print_result(as_json, explained(found), lambda: show_explanation(found))

@@ -16,15 +16,14 @@ from typing import Any, Literal
 from apps.desk.pictures import DeskPictures, digest_of
 from curation.annotation import TrajectoryRoute, annotations_of
 from curation.gates.registry import gates_of, verdicts_of
-from curation.reflections import reflections_of
+from curation.reflection import reflections_of
 from environments.pool import SandboxPool
 from environments.registry import environments_of
 from models.completion import Completion
 from models.judges.registry import required_judge
 from models.policy import EXPLORERS, Context
 from rollout.actor import Actor
-from rollout.judging import with_judgement
-from rollout.oversight import PERSON, Overseen, by_person
+from rollout.judging import PERSON, Overseen, by_person, with_judgement
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.action import Action, to_json
@@ -35,17 +34,15 @@ from schemas.tables.review import Review
 from schemas.tables.task import JUDGED, GuiTask
 from schemas.tables.trajectory import SPLIT_STARTS, Trajectory
 from storage.lake import Lake
-from tasks.collect.records import write as write_records
-from tasks.shared.agreements import Standing
+from tasks.collect.collect import write as write_records
 from tasks.shared.gate_facts import Known
 from tasks.shared.policies import champion_if_any, last_iteration, policies
-from tasks.shared.reviews import Conflict, Draft, require_name, require_words, take_effect
+from tasks.shared.reviews import Conflict, Draft, Standing, require_name, require_words, take_effect
 from tasks.shared.reviews import write as write_review
 from tasks.shared.suite import tasks_of
 from tasks.shared.weights import load_policy
 from tasks.think.think import thinkable, thinkers_of
-from tasks.think.thoughts import IterationThoughts
-from tasks.think.walk import ThinkingWalk
+from tasks.think.thoughts import IterationThoughts, ThinkingWalk
 
 EXPLORER = "explorer"
 RESULT = {"trajectory_id", "success", "reward", "termination", "failure_boundary", "failure_reason", "n_steps"}

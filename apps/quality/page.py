@@ -12,7 +12,7 @@ from common.text import harmless
 from schemas.config import Config
 from schemas.table import utc_now
 from storage.lake import Lake
-from tasks.quality.drift import MEASURES
+from tasks.quality import MEASURES
 from tasks.running.console import make_table, out
 
 FILE = "quality.html"

@@ -35,7 +35,7 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
     """
     from apps.report.build import build_report
     from apps.schedule import automations
-    from apps.schedule.connection import connected
+    from apps.schedule.automations import connected
     from apps.schedule.deployments import deploy, place_of
     from storage.lake import Lake
 
@@ -79,7 +79,7 @@ class _Parts:
 
     def server(self, port: int) -> str:
         """Finds or starts the server, and writes its address to the note; returns the address of its page."""
-        from apps.schedule.connection import NOTE, found_server, use_server
+        from apps.schedule.automations import NOTE, found_server, use_server
         from tasks.running.run_page import answers
 
         found, own = found_server(), f"http://{HOST}:{port}/api"

@@ -38,7 +38,7 @@ class Deployed:
 
 def list_(as_json: AsJson = False) -> None:
     """Show every deployment with its schedule, and whether the schedule is on."""
-    from apps.schedule.connection import connected
+    from apps.schedule.automations import connected
     from apps.schedule.deployments import deployments, in_words, lake_of
 
     with connected() as client:
@@ -63,7 +63,7 @@ def set_(
 ) -> None:
     """Give a deployment another schedule, and switch it on."""
     from apps.schedule import deployments
-    from apps.schedule.connection import connected
+    from apps.schedule.automations import connected
 
     schedule = deployments.schedule_of(cron, every, timezone)
     with connected() as client:
@@ -91,7 +91,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a deployment now, on the server's worker; the command does not wait for it."""
-    from apps.schedule.connection import connected, page_of
+    from apps.schedule.automations import connected, page_of
     from apps.schedule.deployments import deployment, run_now
 
     given = _parameters(parameters or [])
@@ -119,7 +119,7 @@ def deploy(
 ) -> None:
     """Create or update all deployments on the server, without `flywheel up`; existing schedules stay."""
     from apps.options import resolve
-    from apps.schedule.connection import connected
+    from apps.schedule.automations import connected
     from apps.schedule.deployments import POOL, deploy, place_of
     from storage.lake import Lake
 
@@ -134,7 +134,7 @@ def deploy(
 def automations(as_json: AsJson = False) -> None:
     """Create the server's automations: retrain on enough new data, and end runs whose process died."""
     from apps.schedule import automations
-    from apps.schedule.connection import connected
+    from apps.schedule.automations import connected
 
     with connected() as client:
         made = automations.put(client)
@@ -176,7 +176,7 @@ def _require_project(client: "SyncPrefectClient") -> None:
 
 
 def _switch(name: str, active: bool, as_json: bool) -> None:
-    from apps.schedule.connection import connected
+    from apps.schedule.automations import connected
     from apps.schedule.deployments import switch
 
     with connected() as client:

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import Counter
 
-from environments.fake.environment import FakeConfig, FakeEnvironment, FakeSandbox
+from environments.fake import FakeConfig, FakeEnvironment, FakeSandbox
 from environments.host import Host, NoHost
 from schemas.action import Action
 from schemas.config.section import Positive

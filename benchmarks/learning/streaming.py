@@ -19,7 +19,7 @@ from benchmarks.learning._start import SHORT, branch, champion_of, start_of
 from environments.catalog import catalog
 from schemas.config import load_config
 from storage.lake import Lake
-from tasks.collect.records import write
+from tasks.collect.collect import write
 from tasks.collect.stream import roll_out_and_train
 from tasks.running.run import run_of
 from tasks.shared.material import PolicyRecipe

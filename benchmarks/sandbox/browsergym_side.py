@@ -14,7 +14,7 @@ from benchmarks.sandbox.clicks import Tally
 from benchmarks.sandbox.rounds import cpu_seconds
 from common.process import home
 from environments.chromium.browser import find_browser
-from environments.miniwob.sandbox import html_folder
+from environments.miniwob.environment import html_folder
 from environments.workers.build import python_in
 from schemas.failure import FlywheelError
 

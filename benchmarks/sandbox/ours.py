@@ -10,8 +10,7 @@ from itertools import cycle
 from benchmarks.sandbox.clicks import Tally, clicks
 from benchmarks.sandbox.rounds import cpu_seconds
 from environments.chromium.in_page import InPageReward
-from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
-from environments.miniwob.sandbox import MiniwobSandbox
+from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment, MiniwobSandbox
 from environments.pool import SandboxPool
 from schemas.action import Click
 

@@ -13,8 +13,15 @@ from PIL import Image, ImageDraw
 
 from learning.algorithms.method import method_of
 from learning.data.documents import Document, chat_of, visible_screens
-from learning.data.preferences import Preference, write_preferences
-from learning.data.sample import Past, Screenshots, TrainSample, write_samples, write_screenshots
+from learning.data.sample import (
+    Past,
+    Preference,
+    Screenshots,
+    TrainSample,
+    write_preferences,
+    write_samples,
+    write_screenshots,
+)
 from learning.job import Job
 from models.families.processor import read_processor
 from models.families.registry import family_of

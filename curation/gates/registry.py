@@ -22,18 +22,18 @@ GATES: Registry[Gate[Any]] = Registry(
     "filter.gates",
     Gate,
     {
-        "environment": "curation.gates.environment:EnvironmentGate",
+        "environment": "curation.gates.outcome:EnvironmentGate",
         "actions": "curation.gates.actions:ActionsGate",
         "thoughts": "curation.gates.thoughts:ThoughtsGate",
-        "loops": "curation.gates.loops:LoopsGate",
-        "redundant": "curation.gates.redundant:RedundantGate",
+        "loops": "curation.gates.repeats:LoopsGate",
+        "redundant": "curation.gates.repeats:RedundantGate",
         "transient": "curation.gates.transient:TransientGate",
         "evidence": "curation.gates.evidence:EvidenceGate",
         "shortcut": "curation.gates.evidence:ShortcutGate",
-        "duplicates": "curation.gates.duplicates:DuplicatesGate",
+        "duplicates": "curation.gates.repeats:DuplicatesGate",
         "verifier": "curation.gates.outcome:VerifierGate",
         "judge": "curation.gates.outcome:JudgeGate",
-        "people": "curation.gates.people:PeopleGate",
+        "people": "curation.gates.outcome:PeopleGate",
     },
 )
 RULES = ("actions", "thoughts", "loops")

@@ -17,9 +17,8 @@ from itertools import chain
 from typing import Any, cast
 
 from curation.synthesis.leaks import HeldOut, leak
-from curation.synthesis.maker import ProposedTask
+from curation.synthesis.maker import ProposedTask, RewardMaker, Unreadable
 from curation.synthesis.player import MAX_STEPS, searched
-from curation.synthesis.reward import RewardMaker, Unreadable
 from schemas.walk import Layout
 from schemas.world import FieldCheck, State, World, canonical, score
 

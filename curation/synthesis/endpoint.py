@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker
-from curation.synthesis.reward import RewardMaker, Unreadable
+from curation.synthesis.maker import MakerInputs, ProposedTask, RewardMaker, TaskMaker, Unreadable
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section, Whole
 from schemas.problem import problem_of

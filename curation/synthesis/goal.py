@@ -1,6 +1,6 @@
 """Define the goals of a made task: the words, and the requested changes of the state.
 
-Only state makers use goals. A reward maker only sees the words (`curation.synthesis.reward`).
+Only state makers use goals. A reward maker only sees the words (`curation.synthesis.maker`).
 """
 
 import random

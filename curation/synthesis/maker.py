@@ -2,6 +2,11 @@
 
 A state maker never sees a reward. As in CUA-Gym (arXiv 2605.25624), another maker writes the reward only from the
 words, and a proposal counts only if both makers agree (`curation.synthesis.acceptance`).
+
+Defines reward makers, which write checks of the final state from only a task's words and the world's schema.
+
+A reward maker never sees the initial or the golden state (CUA-Gym's information barrier, arXiv 2605.25624). If it
+understands the words differently from the state maker, the scores differ, and the task is rejected.
 """
 
 import hashlib
@@ -15,7 +20,7 @@ from curation.synthesis.goal import MakerGoal
 from schemas.config.section import Section
 from schemas.registry import Registry, options_of
 from schemas.walk import Layout
-from schemas.world import State, World, canonical
+from schemas.world import FieldCheck, State, World, canonical
 
 Options = TypeVar("Options", bound=Section)
 
@@ -121,11 +126,11 @@ MAKERS: Registry[TaskMaker[Any]] = Registry(
     "synthesis.makers",
     TaskMaker,
     {
-        "compose": "curation.synthesis.compose:Compose",
+        "compose": "curation.synthesis.vary:Compose",
         "vary": "curation.synthesis.vary:Vary",
-        "harden": "curation.synthesis.harden:Harden",
+        "harden": "curation.synthesis.obfuscate:Harden",
         "obfuscate": "curation.synthesis.obfuscate:Obfuscate",
-        "chain": "curation.synthesis.chain:Chain",
+        "chain": "curation.synthesis.obfuscate:Chain",
         "endpoint": "curation.synthesis.endpoint:EndpointMaker",
     },
 )
@@ -141,3 +146,46 @@ def drawn(parents: Sequence[Parent], chance: random.Random) -> Parent:
     """Sample a parent; tasks that fail often but sometimes succeed are the most likely."""
     weights = [1.0 + 4.0 * one.failures / max(1, one.failures + one.successes) for one in parents]
     return chance.choices(list(parents), weights)[0]
+
+
+class Unreadable(Exception):
+    """Raised if the words contain nothing to check, or fit several entities; the message has the reason."""
+
+
+class RewardMaker(ABC, Generic[Options]):
+    """Writes rewards.
+
+    Args:
+        name: name in the config.
+        options: the maker's own section, `synthesis.options.reward`.
+    """
+
+    version: ClassVar[str] = "1"
+    section: ClassVar[type[Section]] = Section
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name, self.options = name, options
+
+    @abstractmethod
+    def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
+        """Return the reward of a task with this instruction; raises Unreadable."""
+
+    def require(self) -> None:
+        """Raise FlywheelError if a requirement is missing."""
+        return
+
+
+REWARDS: Registry[RewardMaker[Any]] = Registry(
+    "synthesis.reward",
+    RewardMaker,
+    {
+        "reader": "curation.synthesis.reader:SentenceReader",
+        "endpoint": "curation.synthesis.endpoint:EndpointReward",
+    },
+)
+
+
+def reward_maker_of(name: str, given: Mapping[str, Any]) -> RewardMaker[Any]:
+    """Return the reward maker of this name or dotted path with its options; raises UsageError."""
+    kind = REWARDS.class_of(name)
+    return kind(name, options_of(kind.section, given, "synthesis.options.reward"))

@@ -1,12 +1,17 @@
-"""Shared parts of the built-in makers: from goals to a whole proposal, and pieces of goals sampled from a site."""
+"""Shared parts of the built-in makers: from goals to a whole proposal, and pieces of goals sampled from a site.
+
+Create the configured makers of tasks and of rewards.
+"""
 
 import random
 from collections.abc import Sequence
 from typing import Any
 
 from curation.synthesis.goal import MakerGoal, entity_of, golden, in_order, instruction, near_misses
-from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker
+from curation.synthesis.maker import MakerInputs, ProposedTask, RewardMaker, TaskMaker, maker_of, reward_maker_of
 from curation.synthesis.reference import Ref
+from schemas.config.curating import SynthesisConfig
+from schemas.failure import UsageError
 from schemas.world import Entity, Site, State
 
 TEXTS = ("thanks", "hello", "by post", "no bag", "a gift", "call first", "ring twice", "to the desk", "leave it")
@@ -82,3 +87,24 @@ def near(site: Site, goals: Sequence[MakerGoal], chance: random.Random) -> str:
     linking = [one.key for one in site.entities if entity.key in one.links.values()]
     linked = chance.choice(linking or sorted(entity.links.values()) or ["home"])
     return linked if meant[0].verb == "open" else chance.choice((linked, entity.key))
+
+
+REWARD = "reward"
+"""Name of the section with the reward maker's own keys."""
+
+
+def makers_of(config: SynthesisConfig) -> tuple[list[TaskMaker[Any]], RewardMaker[Any]]:
+    """Return the makers, in the config's order, and the reward maker.
+
+    Raises:
+        UsageError: a maker is unknown or repeated, or an option is unknown or belongs to a maker that is not named.
+    """
+    for name in config.options.keys() - {*config.makers, REWARD}:
+        raise UsageError(
+            f"`synthesis.options.{name}`: no maker has this name.",
+            f"They are {', '.join(config.makers)}, and `{REWARD}`.",
+        )
+    if len(set(config.makers)) < len(config.makers):
+        raise UsageError("`synthesis.makers` names a maker twice.", "Name each once.")
+    makers = [maker_of(name, config.options.get(name, {})) for name in config.makers]
+    return makers, reward_maker_of(config.reward, config.options.get(REWARD, {}))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from curation.synthesis.reward import Unreadable
+from curation.synthesis.maker import Unreadable
 from curation.synthesis.words import Ask, Meant, asks
 from schemas.walk import Layout, Listing, PageItem, PageWalk
 from schemas.world import FieldCheck, Site, State, score

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from curation.synthesis.reward import RewardMaker, Unreadable
+from curation.synthesis.maker import RewardMaker, Unreadable
 from curation.synthesis.words import Ask, Meant, asks
 from schemas.config.section import Section
 from schemas.world import Entity, FieldCheck, Site, World

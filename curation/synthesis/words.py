@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from curation.synthesis.reward import Unreadable
+from curation.synthesis.maker import Unreadable
 from schemas.world import Attribute, Site
 
 _SENTENCES = {

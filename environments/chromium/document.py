@@ -13,10 +13,10 @@ from environments.chromium.in_page import InPageReward, InPageSandbox
 from environments.chromium.page import ScriptFailure
 from environments.verifier import Verifier
 from schemas.action import Click
-from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, all_of
 from schemas.observation import Observation
+from schemas.table import Probe
 
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ChromiumConfig)

@@ -10,9 +10,9 @@ from environments.chromium.host import BrowserHost
 from environments.environment import Environment
 from environments.host import Host, start_once
 from environments.sandbox import Sandbox
-from schemas.check import Probe
 from schemas.config.section import Count, Positive, Whole
 from schemas.config.sections import EnvironmentConfig
+from schemas.table import Probe
 
 
 class ChromiumConfig(EnvironmentConfig):

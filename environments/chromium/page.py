@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from environments.chromium.browser import Browser
-from environments.chromium.cdp import Reply
+from environments.chromium.browser import Browser, Reply
 from schemas.failure import SandboxFailure
 
 PUMP_S = 0.005

@@ -15,10 +15,10 @@ from environments.desktop.tasks import calculator, editor, files, pictures, term
 from environments.desktop.tasks.task import DesktopTask
 from environments.environment import Environment
 from environments.host import Host, NoHost, start_once
-from schemas.check import Probe
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError
+from schemas.table import Probe
 from schemas.tables.task import TaskEntry
 
 Side = Annotated[int, Field(ge=320, le=4096)]

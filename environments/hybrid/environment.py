@@ -17,9 +17,9 @@ from environments.hybrid.tasks import files, programs, tables, text, web
 from environments.hybrid.tasks.task import Template
 from environments.hybrid.terminal import TerminalSession
 from environments.sandbox import Sandbox
-from schemas.check import Probe
 from schemas.config.section import Count, Positive
 from schemas.failure import FlywheelError, TrajectoryFailure
+from schemas.table import Probe
 from schemas.tables.task import TaskEntry
 
 STOPS_S = 10.0

@@ -5,8 +5,7 @@ The reward of a hybrid task is 1 as soon as its whole goal holds, and 0 if the p
 
 from typing import ClassVar
 
-from environments.hybrid.sandbox import HybridSandbox
-from environments.hybrid.snapshot import misses
+from environments.hybrid.sandbox import HybridSandbox, misses
 from environments.hybrid.tasks.task import ClickOn
 from environments.verifier import Verifier
 from schemas.action import Click, Finished

@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium import spaces
 
 from common.picture import upright_rgb_of
-from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, ServerLost, ServerRefused, StepResponse
+from environments.openenv.wire import BlockingClient
 from schemas.action import TYPES
 
 ID = "flywheel/Gui-v0"

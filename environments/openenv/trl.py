@@ -18,8 +18,8 @@ from PIL import Image
 
 from common.picture import upright_rgb_of
 from common.text import broken
-from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, Fields, ServerLost, ServerRefused, StepResponse, as_written
+from environments.openenv.wire import BlockingClient
 from schemas.failure import UsageError
 
 Shown = list[dict[str, Any]]

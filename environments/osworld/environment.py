@@ -20,18 +20,16 @@ from environments.keys import keys_of
 from environments.openenv.mapping import decode, png_of
 from environments.osworld.client import MachineUnable, VmClient
 from environments.osworld.code import code_of, names_of
-from environments.osworld.reading import read
 from environments.osworld.scores import SCORES
-from environments.osworld.setting_up import take, words_of
-from environments.osworld.tasks import Metric, TaskFiles, VmTask, read_tasks
+from environments.osworld.tasks import Metric, TaskFiles, VmTask, read, read_tasks, take, words_of
 from environments.sandbox import Sandbox
 from environments.verifier import OwnOutcome
 from schemas.action import Action, CallUser, Finished
-from schemas.check import Probe
 from schemas.config.section import Count, Positive
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
+from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 
 ASK_S = 5.0

@@ -25,16 +25,14 @@ from environments.chromium.environment import ChromiumConfig, ChromiumEnvironmen
 from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
 from environments.host import Host, NoHost
-from environments.sandbox import Sandbox
-from environments.site.app import PEOPLE, Rows, Widget, changed, visible_rows
-from environments.site.world import ROOTS, START, TYPES, site_of, world_of
-from environments.state import StatefulSandbox
+from environments.sandbox import Sandbox, StatefulSandbox
+from environments.site.app import PEOPLE, ROOTS, START, TYPES, Rows, Widget, changed, site_of, visible_rows, world_of
 from schemas import action as act
-from schemas.check import Probe
 from schemas.config.section import Whole
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure
 from schemas.observation import Element, Observation
+from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.walk import Layout, Listing, PageItem, PageWalk
 from schemas.world import FieldCheck, Setup, Site, State, World

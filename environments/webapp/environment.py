@@ -26,16 +26,15 @@ from environments.host import Host
 from environments.registry import environments_of
 from environments.sandbox import Sandbox
 from environments.verifier import OwnOutcome
-from environments.webapp.contract import Contract, new_session
-from environments.webapp.host import WebHost, built_in, host_and_port
+from environments.webapp.host import Contract, WebHost, built_in, host_and_port, new_session
 from environments.webapp.tasks import OURS, TaskFile, WebInstance, entry_of, instance, read_tasks
 from schemas import action as act
-from schemas.check import Probe
 from schemas.config import Config
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError, SandboxFailure, UsageError, all_of
 from schemas.observation import Outcome
+from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.world import State
 

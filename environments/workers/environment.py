@@ -12,14 +12,14 @@ from pydantic import Field, field_validator
 
 from common.process import home
 from environments.chromium.browser import find_browser
-from environments.miniwob.sandbox import html_folder
+from environments.miniwob.environment import html_folder
 from environments.openenv.foreign import ForeignConfig, ForeignEnvironment, first_of
 from environments.workers.build import MODULES, python_in
 from environments.workers.host import WorkerHost
-from schemas.check import Probe
 from schemas.config.section import Count, Positive, Whole
 from schemas.failure import FlywheelError
 from schemas.observation import Observation
+from schemas.table import Probe
 from schemas.tables.task import TaskEntry
 
 FOREIGN = Path(__file__).with_name("foreign")

@@ -19,7 +19,7 @@ from itertools import chain
 import numpy as np
 
 from learning.algorithms import passk
-from learning.algorithms.advantages import SAME, Floats, centred, is_informative, of_group, soft_overlong
+from learning.algorithms.passk import SAME, Floats, centred, is_informative, of_group, soft_overlong
 from learning.data.rollouts import Rollout
 from models.families.family import ModelFamily
 from models.families.registry import reply_limit

@@ -17,7 +17,7 @@ import fsspec
 import torch
 
 from learning.checkpoint.exchange import hand_on, place_own, read_blocks
-from learning.checkpoint.loading import Wanted, loading_plan
+from learning.checkpoint.loading import SavingPlan, Wanted, described, loading_plan, saving_plan
 from learning.checkpoint.manifest import (
     Manifest,
     already_there,
@@ -30,9 +30,7 @@ from learning.checkpoint.manifest import (
     set_aside,
     tidy,
 )
-from learning.checkpoint.planner import global_plan, local_plan
-from learning.checkpoint.ranks import Ranks
-from learning.checkpoint.saving import SavingPlan, described, saving_plan
+from learning.checkpoint.planner import Ranks, global_plan, local_plan
 from learning.checkpoint.shard_file import Written, write_file
 from learning.checkpoint.state import LocalBox, State, dtype_of, holdings, shape_of, signature
 from schemas.failure import CheckpointError, DamagedError

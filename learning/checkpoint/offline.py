@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learning.checkpoint.boxes import Box
 from learning.checkpoint.exchange import place_own, read_blocks
-from learning.checkpoint.loading import loading_plan
+from learning.checkpoint.loading import described, loading_plan, taken
 from learning.checkpoint.manifest import (
     MANIFEST,
     METADATA,
@@ -24,7 +24,6 @@ from learning.checkpoint.manifest import (
     read_manifest,
 )
 from learning.checkpoint.planner import global_plan, local_plan
-from learning.checkpoint.saving import described, taken
 from learning.checkpoint.shard_file import write_file
 from learning.checkpoint.state import LocalBox, State, Stretch
 from schemas.failure import FlywheelError, UsageError

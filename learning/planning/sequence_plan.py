@@ -13,7 +13,7 @@ have one degree per micro-batch. A count of the work limits the search, not a cl
 Cuts leave memory unused in groups of long sequences. So whole batches are also packed, with long and short sequences
 together (`learning.planning.sequence_pack`). The plan is the faster of path and packing.
 
-`learning.planning.sequence_milp` has the paper's integer programme. This module does not import torch.
+`learning.planning.sequence_pack` has the paper's integer programme. This module does not import torch.
 
 The module cuts a sorted batch into micro-batches with equal tokens, or by the shortest path.
 """
@@ -28,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from learning.planning.sequence_cost import ClusterCost, Floats, Group, GroupedMicroBatch, Ints, legal_degrees
-from learning.planning.sequence_fill import Filled, Load, evened, load_of, micro_batch
-from learning.planning.sequence_mix import FILLS, quickest, refined
+from learning.planning.sequence_mix import FILLS, Filled, Load, evened, load_of, micro_batch, quickest, refined
 from learning.planning.sequence_pack import SHARES, Bin, filled, first_fit, least, packed, packed_ms, spread
 from schemas.failure import PlanError
 

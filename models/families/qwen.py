@@ -1,4 +1,16 @@
-"""Qwen2.5-VL and Qwen3-VL: tools in the system turn, replies with a tool call (Qwen's cookbook, OSWorld's agent)."""
+"""Qwen2.5-VL and Qwen3-VL: tools in the system turn, replies with a tool call (Qwen's cookbook, OSWorld's agent).
+
+EvoCUA on Qwen3-VL: Qwen's calls on a grid of 0 to 999, with keys that are held and released.
+
+Source: github.com/meituan/EvoCUA @4a0ad5f, mm_agents/evocua/{prompts,evocua_agent}.py, prompt style S2. The style
+S1 asks for OpenCUA's grammar.
+
+GUI-Owl 1.5: tools in the system turn, replies with a sentence and a tool call, as Qwen3-VL with prompts of its own.
+
+Source: github.com/X-PLUG/MobileAgent @11cea57, `Mobile-Agent-v3.5/computer_use` and `mobile_use`. The user's text is
+before the first screen. The client for phones writes today's date before the instruction; this project leaves the date
+out, since a sample could not reproduce it.
+"""
 
 import json
 import re
@@ -11,11 +23,12 @@ from models.families.reading import WIDE, ParsedReply
 from models.families.screen import Size
 from models.families.template import filled, template
 from models.families.thinking import between, readable
-from models.families.tools import Tool, read_calls, write_calls
+from models.families.tools import Tool, in_json, read_calls, write_calls
 from models.policy import Context
-from schemas.action import Action
+from schemas.action import Action, Press, Release
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
+from schemas.keyboard import pyautogui_name
 from schemas.observation import Observation
 
 _ACTION = re.compile(r"^[ \t]*Action[:：][ \t]*", re.MULTILINE)
@@ -140,3 +153,61 @@ class Qwen3Family(QwenFamily):
 
     def _format(self) -> str:
         return "" if self.template == "grounding" else template("qwen-steps.txt")
+
+
+class EvoCuaFamily(Qwen3Family):
+    """EvoCUA-8B and 32B: 999ths of the screen, which its prompt calls a resolution of 1000x1000."""
+
+    counts = "999ths"
+    templates = ("computer",)
+    max_new_tokens = 32_768
+    spec = Tool(refused=frozenset(("triple_click",)))
+
+    def write(self, action: Action, screen: Size) -> str:
+        """Writes the action as calls of its tool, which also holds and releases keys.
+
+        Raises:
+            UsageError: the tool has no such action.
+        """
+        if isinstance(action, Press | Release):
+            name = "key_down" if isinstance(action, Press) else "key_up"
+            return in_json(self.tool, {"action": name, "keys": [pyautogui_name(action.key)]})
+        return super().write(action, screen)
+
+    def _tools(self, screen: Size) -> str:
+        return filled("evocua-tools.txt", tools=json.dumps(json.loads(template("evocua-computer_use.json"))))
+
+
+TOOL = Tool(
+    aliases={
+        "right click": "right_click",
+        "computer_double_click": "double_click",
+        "hotkey": "key",
+        "open app": "open",
+        "call_user": "interact",
+        "calluser": "interact",
+        "stop": "terminate",
+        "done": "terminate",
+    },
+    refused=frozenset(("triple_click",)),
+)
+"""Actions, with the other names that its clients perform (`run_gui_owl_1_5_for_pc.py`, `_for_mobile.py`)."""
+
+
+class GuiOwlFamily(QwenFamily):
+    """GUI-Owl 1.5, Instruct and Thinking: thousandths of the screen.
+
+    The published clients show the current screen and the screens of the last four steps (`policy.history_images=5`).
+    """
+
+    templates = ("computer", "mobile")
+    max_new_tokens = 4096
+    label = "Action: "
+    spec = TOOL
+
+    def _asked(self, text: str, screens: Sequence[Observation]) -> Message:
+        shown = [screen_part(screen, self.limits) for screen in screens]
+        return {"role": "user", "content": [text_part(text.removeprefix("\n")), *shown]}
+
+    def _tools(self, screen: Size) -> str:
+        return template(f"gui-owl-1.5-{self.template}.txt")

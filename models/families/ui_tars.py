@@ -2,6 +2,12 @@
 
 Their checkpoints write box tokens around coordinates, which a decoder drops as special tokens. Past replies and
 training targets get the box tokens back, as in the public clients (`add_box_token`, README_deploy.md).
+
+UI-TARS-2: the prompt as three system turns, replies with a thought between tags and calls as XML.
+
+Its weights are not published. The prompt comes from its public client (UI-TARS-desktop, the mode for GUIs), without the
+time of day, since a sample could not reproduce it. This project describes the additional functions of the template
+`hybrid` in its own words. Points are thousandths of the screen.
 """
 
 import re
@@ -10,12 +16,14 @@ from typing import ClassVar
 
 from models.families.dialects import format_action, format_reply
 from models.families.family import QWEN25, ModelFamily
+from models.families.outside import unmarked
 from models.families.prompt import Message, screen_turn, text_turn
-from models.families.reading import ParsedReply, read_text
+from models.families.reading import WIDE, ParsedReply, read_text
 from models.families.screen import Size
-from models.families.template import filled
+from models.families.template import filled, template
+from models.families.thinking import readable
 from models.policy import Context
-from schemas.action import Action, Click
+from schemas.action import Action, Click, PressBack, PressEnter, PressHome
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
@@ -132,3 +140,85 @@ class DoubaoFamily(UiTarsFamily):
         "mobile": {"point": "ui-tars-1.5-mobile-point.txt"},
         "grounding": {"point": "ui-tars-1.5-grounding-point.txt"},
     }
+
+
+PROMPTS = ("ui-tars-2-think.txt", "ui-tars-2-task.txt", "ui-tars-2-functions.txt")
+TOOLS = "tools.txt"
+_POINTS = (("", "point"), ("to_", "end_point"))
+
+
+class UiTars2Family(ModelFamily):
+    """UI-TARS-2: thousandths of the screen. Prompts show each of the last screens before the reply to it."""
+
+    dialects = ("box_v1",)
+    templates = ("computer", "hybrid")
+    max_new_tokens = 4096
+    asks_without = False
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.dialect = "xml"
+
+    def messages(self, context: Context) -> list[Message]:
+        """Builds a chat of the prompt and the instruction, then, step by step, a screen and the reply to it."""
+        chat = [*self._prompt(), text_turn("user", context.instruction)]
+        shown = len(context.turns) - (self.history_images - 1)
+        for position, turn in enumerate(context.turns):
+            if position >= shown:
+                chat.append(screen_turn(turn.observation, self.limits))
+            chat.append(text_turn("assistant", self._reply(turn.thought, turn.action_text)))
+        return [*chat, screen_turn(context.observation, self.limits)]
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """Builds the question as `ModelFamily.question`."""
+        head = self._prompt() if acts else []
+        return [*head, text_turn("user", question), *(screen_turn(screen, self.limits) for screen in screens)]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """Writes the action as a call.
+
+        Raises:
+            UsageError: the family has no such action.
+        """
+        if isinstance(action, PressHome | PressBack | PressEnter) or action.type in ("long_press", "open_app"):
+            raise UsageError(f"ui-tars-2 has no action for {action.type}.", "Take another `policy.family`.")
+        columns, rows = self.sides(screen)
+        fields = action.model_dump(exclude={"type"})
+        given: dict[str, str] = {}
+        for prefix, name in _POINTS:
+            if f"{prefix}x" in fields:
+                x, y = round(fields.pop(f"{prefix}x") * columns), round(fields.pop(f"{prefix}y") * rows)
+                given["start_point" if action.type == "drag" and not prefix else name] = f"<point>{x} {y}</point>"
+        given = {**{key: value for key, value in fields.items() if value or action.type != "finished"}, **given}
+        lines = [f"<parameter={key}>{_ended(value)}</parameter>" for key, value in given.items()]
+        body = "\n".join([f"<function={action.type}>", *lines, "</function>"])
+        written = f"<seed:tool_call>\n{body}\n</seed:tool_call>"
+        read = read_text(unmarked(written), WIDE).actions
+        if [_texts(one) for one in read] != [{key: unmarked(value) for key, value in _texts(action).items()}]:
+            raise UsageError(
+                f"ui-tars-2 has no way to write the texts of this {action.type}, which end its own tags.",
+                "Leave the step out, or take another `policy.family`.",
+            )
+        return written
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """Writes the thought, then the call."""
+        return self._reply(thought, self.write(action, screen))
+
+    @staticmethod
+    def _reply(thought: str, written: str) -> str:
+        forms = (lambda thought: f"<thinkt>{thought}</thinkt>{written}",)
+        return readable(thought, written, forms, lambda answer: read_text(answer, WIDE))
+
+    def _prompt(self) -> list[Message]:
+        files = (*PROMPTS, TOOLS) if self.template == "hybrid" else PROMPTS
+        return [text_turn("system", template(file)) for file in files]
+
+
+def _texts(action: Action) -> dict[str, str]:
+    return {key: value for key, value in action.model_dump().items() if isinstance(value, str)}
+
+
+def _ended(value: str) -> str:
+    """Writes an argument; a new line at its end, which submits, is escaped as the prompt requires."""
+    return value[:-1] + "\\n" if value.endswith("\n") else value

@@ -3,9 +3,12 @@
 A judge sees the same as UI-TARS-2's outcome reward model (arXiv 2509.02544): the whole text and the last screens. A
 judge answers with a score in [0, 1]. A failure of the judge is an environment failure, never a bad score. A judge
 scores batches of trajectories that have just ended or that are in the lake, and compares two trajectories of a task.
+
+Judges without a model, for tests.
 """
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -200,3 +203,19 @@ def both_orders(straight: float, swapped: float) -> Comparison:
     if swapped > 0.5 > straight:
         return Comparison(probability, "second")
     return Comparison(probability, "tie")
+
+
+class FakeJudge(Judge[Section]):
+    """The share of the words that the instruction quotes which were typed. The same case always gets the same score."""
+
+    name = "fake-judge-1"
+
+    def _score(self, case: JudgeCase) -> Judgement:
+        asked = [word for quoted in re.findall(r'"([^"]+)"', case.instruction) for word in quoted.split()]
+        if not asked:
+            raise JudgeFailure("the instruction quotes nothing")
+        written = [
+            word for reply in case.replies for text in re.findall(r"content='([^']*)'", reply) for word in text.split()
+        ]
+        found = sum(word in written for word in asked)
+        return Judgement(found / len(asked), f"{found} of {len(asked)} words were written")

@@ -19,9 +19,9 @@ JUDGES: Registry[Judge[Any]] = Registry(
     "judge.kind",
     Judge,
     {
-        "fake": "models.judges.fake:FakeJudge",
+        "fake": "models.judges.judge:FakeJudge",
         "endpoint": "models.judges.endpoint:EndpointJudge",
-        "local": "models.judges.local.judge:LocalJudge",
+        "local": "models.judges.local:LocalJudge",
     },
 )
 

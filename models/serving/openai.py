@@ -1,4 +1,9 @@
-"""Calls OpenAI-compatible servers (vLLM, SGLang, `transformers serve`) for the policy and for judges.
+"""Counts served models' tokens for this process's requests, by config section, for stages and budgets.
+
+Every request of the one client (`models.serving.openai`) is metered, even if its answer is unusable. A judge or
+proposer that calls its model in another way calls `charge` itself.
+
+Calls OpenAI-compatible servers (vLLM, SGLang, `transformers serve`) for the policy and for judges.
 
 The client repeats requests after transient failures (no connection, a timeout, 429, a server error), with growing
 pauses. The last failure is raised as `NoAnswer`, the failure of one request. A server that pauses or loads new weights
@@ -11,16 +16,43 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import httpx
 
 from common.text import broken, restored, storable
-from models.serving.meter import charge
 from models.serving.replies import ServedReply, content_of, reply_of, streamed
 from schemas.failure import FlywheelError, UsageError
+
+_lock = Lock()
+_charged = Counter[str]()
+
+
+def charge(who: str, tokens: int) -> None:
+    """Adds tokens that a server read and wrote to a section's count.
+
+    Args:
+        who: the config section that names the model: `judge`, `think`, `reflect` or `policy`.
+        tokens: tokens of one request.
+    """
+    with _lock:
+        _charged[who] += tokens
+
+
+def charged() -> Counter[str]:
+    """Returns all counts so far, by section."""
+    with _lock:
+        return _charged.copy()
+
+
+def charged_since(before: Counter[str]) -> Counter[str]:
+    """Returns the difference to an earlier `charged`, without sections whose count did not change."""
+    return charged() - before
+
 
 MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
 """HTTP statuses of transient failures."""

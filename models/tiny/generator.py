@@ -18,8 +18,7 @@ from models.families.prompt import Message, screens_of
 from models.language_model import LanguageModel
 from models.sampling import choose
 from models.tiny.layout import read_config
-from models.tiny.network import Grid, TinyNet
-from models.tiny.packing import HIDDEN, pack, visible
+from models.tiny.network import HIDDEN, Grid, TinyNet, pack, visible
 from models.tiny.screens import canvas_of, grid_of, patches_of, pixels_of
 from models.tiny.tokens import END, IMAGE, PAD, START
 from schemas.config.policy import PolicyConfig
@@ -85,7 +84,7 @@ class TinyModel(LanguageModel):
         directory: the checkpoint.
         config: the precision.
         version: the policy's name, which no result depends on.
-        dtype: number type of the network without int8; `models.precision.compute_dtype()` if None.
+        dtype: number type of the network without int8; `models.weights.compute_dtype()` if None.
 
     Raises:
         CheckpointError: the directory holds another kind of checkpoint.

@@ -105,7 +105,7 @@ class AnnotateConfig(Section):
 class ReflectConfig(PartsSection):
     """Corrections of failed trajectories. Each must succeed in a sandbox before it is trained on (docs/reflect.md)."""
 
-    parts = "models.proposers.proposer:PROPOSERS.read"
+    parts = "models.proposers:PROPOSERS.read"
     read_if = (ReadIf("reflect.on", (), ("trajectories", "steps", "recover", "proposers", "options"), refused=False),)
 
     on: bool = False
@@ -161,7 +161,7 @@ class ThinkConfig(PartsSection):
 class SynthesisConfig(PartsSection):
     """Synthesis of tasks from existing tasks. Each is verified before it is trained on (docs/synthesis.md)."""
 
-    parts = "curation.synthesis.makers:makers_of"
+    parts = "curation.synthesis.making:makers_of"
     read_if = (ReadIf("synthesis.on", refused=False),)
 
     on: bool = False

@@ -157,7 +157,7 @@ class TriggersConfig(Section):
 class TrackingConfig(PartsSection):
     """Trackers of training. The lake's table `training_steps` always has the same numbers (docs/tracking.md)."""
 
-    parts = "learning.tracking.tracker:TRACKERS.read"
+    parts = "learning.tracking:TRACKERS.read"
 
     trackers: tuple[str, ...] = ()
     """`tensorboard`, `wandb`, `mlflow` (each needs the extra of the same name), or `my_package.my_tracker:MyTracker`.

@@ -1,26 +1,38 @@
-"""Stage `collect`: roll out the curriculum's choices, and write trajectories as they finish."""
+"""Plan the trajectories of an iteration from the curriculum's choices, and list the finished trajectories.
 
+Write finished trajectories into the lake, and remove incomplete trajectories of killed processes.
+
+Stage `collect`: roll out the curriculum's choices, and write trajectories as they finish.
+"""
+
+import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
-from curation.curriculum import apportion
+from curation.curriculum import apportion, seeds
 from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
+from environments.registry import left_out
 from learning.algorithms.method import DataSource, method_of
 from models.policy import EXPLORERS
 from rollout.actor import Actor
 from rollout.runner import missing, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
+from schemas.failure import UsageError
+from schemas.observation import Observation
 from schemas.table import utc_now
+from schemas.tables.curriculum import CurriculumChoice
+from schemas.tables.screenshot import Screenshot
 from schemas.tables.stage import PlainResult
+from schemas.tables.task import GuiTask
 from schemas.tables.verdict import Verdict
 from storage.catalog import answers
+from storage.filters import quoted
 from storage.lake import Lake
-from tasks.collect.plan import choices_of, finished, plan
-from tasks.collect.records import drop_unfinished, write
 from tasks.collect.stream import roll_out_and_train
 from tasks.collect.stream_pool import can_teach
 from tasks.running.cluster import part_task, share_out, shares_out
@@ -28,12 +40,111 @@ from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.running.run_status import published
 from tasks.running.stage import stage
-from tasks.shared.agreements import Standing
-from tasks.shared.failing import failing
 from tasks.shared.gate_facts import Known
 from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import champion, version_of
+from tasks.shared.reviews import Standing
+from tasks.shared.status import failing
+from tasks.shared.suite import tasks_of
 from tasks.shared.weights import load_policy
+from tasks.train.groups import planned_groups
+
+
+def plan(
+    run: Run, iteration: int, version: str, further: Mapping[str, int] = MappingProxyType({})
+) -> list[PlannedTrajectory]:
+    """Return all trajectories of an iteration, in a shuffled order. The result depends only on the arguments.
+
+    Args:
+        run: the run.
+        iteration: the iteration.
+        version: version of the policy.
+        further: number of groups beyond the curriculum's choices, by task.
+    """
+    config = run.config
+    tasks = {task.task_id: task for task in tasks_of(config, run.lake)}
+    explorer = EXPLORERS.class_of(config.collect.explorer).version
+    planned: list[PlannedTrajectory] = []
+    for choice in choices_of(run, iteration):
+        if (task := tasks.get(choice.task_id)) is None:
+            problem = f"Iteration {iteration} is to play {choice.task_id}, which is not in the suite any more."
+            raise UsageError(problem, "Put it back into `suite.tasks` until the iteration is finished.")
+        for kind, count in choice.trajectories.items():
+            if kind == "policy" and config.train.in_groups:
+                whole = count + further.get(choice.task_id, 0) * config.train.group.size
+                planned += planned_groups(run, iteration, task, whole, version)
+                continue
+            planned += [
+                _planned(run, iteration, task, seed, kind, explorer if kind == "explorer" else version)
+                for seed in seeds(config.seed, iteration, task.task_id, kind, count)
+            ]
+    random.Random(iteration).shuffle(planned)
+    if config.train.stream.on:  # the trajectories of a group are adjacent, so that the group finishes soon
+        begins = {one.group_id: at for at, one in enumerate(planned)}
+        planned.sort(key=lambda one: (begins[one.group_id], one.attempt))
+    return planned
+
+
+def choices_of(run: Run, iteration: int) -> list[CurriculumChoice]:
+    """Return the curriculum's choices, without tasks of environments that are now left out."""
+    chosen, out = run.lake.rows(CurriculumChoice, {"iteration": iteration}), left_out(run.config)
+    return [one for one in chosen if one.task_id.partition("/")[0] not in out]
+
+
+def finished(lake: Lake, iteration: int) -> dict[str, str | None]:
+    """Return the failure boundary (or None) of every stored trajectory of an iteration, by id."""
+    rows = lake.read("trajectories", ["trajectory_id", "failure_boundary"], {"iteration": iteration}).to_pylist()
+    return {row["trajectory_id"]: row["failure_boundary"] for row in rows}
+
+
+def _planned(run: Run, iteration: int, task: GuiTask, seed: int, kind: str, version: str) -> PlannedTrajectory:
+    relay_step = 1 + random.Random(seed).randrange(max(1, min(4, task.max_steps - 1))) if kind == "relay" else None
+    return PlannedTrajectory(
+        lake_id=run.lake.lake_id,
+        run_id=run.run_id,
+        iteration=iteration,
+        task=task,
+        seed=seed,
+        policy=kind,
+        policy_version=version,
+        temperature=1.0 if kind == "explorer" else run.config.temperature,
+        relay_step=relay_step,
+    )
+
+
+def write(lake: Lake, records: Iterable[FinishedTrajectory], verdicts: Iterable[Verdict] = ()) -> None:
+    """Write finished trajectories: first the pictures, then steps and verdicts, last the rows of the trajectories."""
+    records = list(records)
+    iteration = records[0].trajectory.iteration
+    pictures = {digest: picture for record in records for digest, picture in record.screenshots.items()}
+    lake.append("screenshots", [_screenshot(iteration, digest, picture) for digest, picture in pictures.items()])
+    lake.append("steps", [step for record in records for step in record.steps])
+    lake.append("verdicts", [*(record.verdict for record in records if record.verdict), *verdicts])
+    lake.append("trajectories", [record.trajectory for record in records])
+
+
+def drop_unfinished(lake: Lake, iteration: int, among: Collection[str] | None = None) -> int:
+    """Delete steps and verdicts that have no trajectory, and return the number of incomplete trajectories.
+
+    Args:
+        lake: the lake.
+        iteration: iteration of the rows.
+        among: ids of trajectories to check, if other processes write other trajectories meanwhile; all if not given.
+    """
+    steps = lake.read("steps", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist()
+    done = set(lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist())
+    orphans = sorted((set(steps) - done) if among is None else (set(steps) & set(among)) - done)
+    if orphans:
+        for table in ("steps", "verdicts"):
+            lake.delete(table, f"iteration = {iteration} AND trajectory_id IN ({quoted(orphans)})")
+    return len(orphans)
+
+
+def _screenshot(iteration: int, digest: str, seen: Observation) -> Screenshot:
+    phash = difference_hash(seen.png)
+    return Screenshot(
+        sha256=digest, iteration=iteration, png=seen.png, width=seen.width, height=seen.height, phash=phash
+    )
 
 
 @stage("collect", retry=True)

@@ -16,8 +16,7 @@ from environments.registry import environments_of, size_of
 from learning.algorithms.method import method_of
 from learning.data.stream import StreamFolder, weights_name
 from learning.engines.choice import optimizer_of
-from learning.identity import sweep
-from learning.job import Job, TrainerReport
+from learning.job import Job, TrainerReport, sweep
 from models.policy import Policy
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
@@ -32,7 +31,7 @@ from tasks.shared.material import PolicyRecipe, seed_of
 from tasks.shared.paths import work_folder
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.recorded import Recorder, keep_profile
-from tasks.train.results import Streamed
+from tasks.train.supervised import Streamed
 
 NOTHING = "nothing to learn from: all advantages are 0 in each group, so nothing was trained"
 Write = Callable[[list[FinishedTrajectory]], None]

@@ -24,8 +24,7 @@ from schemas.tables.trajectory import Trajectory
 from storage.catalog import answers
 from storage.lake import Lake
 from tasks.shared.material import PolicyRecipe, pngs_trained_on, seed_of
-from tasks.train.groups import stored_successes
-from tasks.train.ppo import outcomes_of
+from tasks.train.groups import outcomes_of, stored_successes
 
 _SEEN = ["group_id", "task_id", "attempt", "success", "reward"]
 

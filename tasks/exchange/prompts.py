@@ -16,10 +16,9 @@ from learning.data.documents import chat_of
 from learning.data.rollouts import Rollout
 from models.families.family import ModelFamily
 from models.families.outside import sent, tokens_of
-from models.families.processor import read_processor
+from models.families.processor import PromptTokens, read_processor
 from models.families.prompt import Message
 from models.families.registry import family_of
-from models.families.same_prompt import PromptTokens
 from models.language_model import BACKENDS
 from models.vlm import backend_of
 from schemas.config.policy import PolicyConfig

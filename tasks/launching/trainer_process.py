@@ -23,7 +23,7 @@ from learning.job import Job, TrainerReport
 from learning.status_folder import ENDED, Heartbeat, StallTimer, StatusFolder, every
 from schemas.failure import FlywheelError
 from tasks.launching.launchers import LAUNCHERS, Launcher, Start
-from tasks.launching.stored import Stored
+from tasks.launching.node import Stored
 from tasks.running.console import err, print_line
 from tasks.running.run_status import CURRENT
 

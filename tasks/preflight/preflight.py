@@ -16,26 +16,24 @@ from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, left_out, usable, verifier_of
 from learning.algorithms.method import method_of
-from learning.tracking.tracker import TRACKERS
+from learning.tracking import TRACKERS
 from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
-from models.proposers.proposer import PROPOSERS
+from models.proposers import PROPOSERS
 from models.readers.reader import reader_class
 from models.safe import require_servable, weights_of
 from models.thinkers.thinker import THINKERS
-from schemas.check import CheckReport, Probe
 from schemas.config import Config
 from schemas.failure import CheckpointError, LakeError, UsageError
 from schemas.registry import options_of
+from schemas.table import CheckReport, Probe
 from schemas.tables.task import GuiTask
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from storage.explained import explained
 from storage.forgetting import unreadable
 from storage.lake import Lake
-from tasks.preflight.descent import require_descent, require_held_out
-from tasks.preflight.machine import machine_probes
-from tasks.preflight.probation import require_trusted
+from tasks.preflight.machine import machine_probes, require_descent, require_held_out, require_trusted
 from tasks.preflight.unused_keys import ALL_READ, for_later_trainings, refuse_unused_keys
 from tasks.running.cluster import require_cluster
 from tasks.running.traces import require_traces
@@ -245,7 +243,7 @@ def _training(config: Config) -> str:
         raise UsageError(f"{problem}.", f"At most {most}; `auto` takes one for each GPU, or two without.")
     rate = check_training(train, config.policy.base)
     if train.lora.rank:
-        from learning.engines.fsdp.census import sizes_at
+        from learning.engines.fsdp.costs import sizes_at
 
         sizes_at(Path(config.policy.base), train.lora)
     if train.launch == "local" and train.processes != "auto" and train.processes % train.replicas:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from common.text import counted
 from curation.annotation import TrajectoryRoute, annotations_of
-from rollout.replies import corrected
+from rollout.judging import corrected
 from rollout.trajectory import PlannedTrajectory
 from schemas.action import from_json
 from schemas.config import Config
@@ -25,8 +25,7 @@ from schemas.tables.task import GuiTask
 from storage.catalog import answers
 from storage.lake import Lake
 from tasks.filter import decide
-from tasks.reflect.attempts import Attempts
-from tasks.reflect.cases import Rolled, can_be_replayed
+from tasks.reflect.attempts import Attempts, Rolled, can_be_replayed
 from tasks.running.boundary import boundary
 from tasks.running.console import err
 from tasks.running.run import Run, run_of

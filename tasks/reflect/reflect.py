@@ -13,10 +13,9 @@ from schemas.table import Metrics, utc_now
 from schemas.tables.stage import PlainResult
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
-from tasks.collect.records import drop_unfinished
+from tasks.collect.collect import drop_unfinished
 from tasks.filter import decide
-from tasks.reflect.attempts import Attempts
-from tasks.reflect.cases import ReflectionCase, cases_of, corrections_of
+from tasks.reflect.attempts import Attempts, ReflectionCase, cases_of, corrections_of
 from tasks.reflect.people import verify_people
 from tasks.running.run import Run
 from tasks.running.stage import stage

@@ -16,11 +16,10 @@ from prefect.states import Completed
 
 from schemas.failure import Paused
 from storage.lake import Lake
-from tasks.running.budget import Exhausted, exhausted
+from tasks.running.budget import Exhausted, Pause, exhausted, pause_of
 from tasks.running.console import err, log_end, log_part, now
-from tasks.running.events import PAUSED, emit
-from tasks.running.pausing import Pause, pause_of
 from tasks.running.run import Run, flow_name, run_id_under_way
+from tasks.running.run_page import PAUSED, emit
 from tasks.running.run_status import CURRENT, published
 
 P = ParamSpec("P")

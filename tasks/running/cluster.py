@@ -3,7 +3,7 @@ them.
 
 If a machine dies, its part starts again on another machine, so a part must find its finished work. All machines use the
 same addresses of the lake and of Prefect's server, and have the same code. The calling process counts the tokens of
-models on other machines (`models.serving.meter`).
+models on other machines (`models.serving.openai`).
 """
 
 import os
@@ -19,7 +19,7 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-from models.serving.meter import charge, charged, charged_since
+from models.serving.openai import charge, charged, charged_since
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from tasks.running.console import bar

@@ -7,9 +7,8 @@ from schemas.failure import UsageError
 from schemas.tables.stage import HEADLINE, STAGES, Stage
 from storage.lake import Lake
 from tasks.running.boundary import flow_task
-from tasks.running.events import ITERATION_COMPLETED, emit
 from tasks.running.run import run_of
-from tasks.running.run_page import is_open, show_iteration
+from tasks.running.run_page import ITERATION_COMPLETED, emit, is_open, show_iteration
 from tasks.running.stage import result_of
 from tasks.shared.status import iterations
 
@@ -60,7 +59,7 @@ def close_iteration(config: Config, iteration: int) -> None:
 
 
 def _show(lake: Lake, iteration: int) -> None:
-    from tasks.running.curve import success_chart, svg
+    from tasks.running.console import success_chart, svg
 
     rows = [row for row in iterations(lake) if 0 <= row.iteration <= iteration]
     finished = sorted(lake.rows(Stage, {"iteration": iteration}), key=lambda row: row.started_at)

@@ -1,4 +1,10 @@
-"""Add the terminal's lines, a table and a picture to Prefect's page of a run.
+"""Emit events to a Prefect server, so that automations can react. Only this module emits events.
+
+The facts of an event are stored in the lake before the event is emitted. Nothing waits for an event, and a run
+continues if an event is lost. The resource of an event is the lake, `flywheel.lake.ID`. The payload is a few numbers
+and names.
+
+Add the terminal's lines, a table and a picture to Prefect's page of a run.
 
 An error of the server never ends the run.
 """
@@ -14,12 +20,58 @@ from typing import Any, ParamSpec
 
 from prefect.artifacts import create_image_artifact, create_table_artifact
 from prefect.context import FlowRunContext
+from prefect.events import emit_event
 from prefect.logging.handlers import APILogHandler
 from prefect.logging.loggers import flow_run_logger
 from prefect.settings import PREFECT_API_URL
 
-from schemas.tables.stage import label_of
+from schemas.tables.stage import HEADLINE, StageResult, label_of
+from storage.lake import Lake
 from tasks.running.console import listen
+
+LAKE = "flywheel.lake"
+ITERATION_COMPLETED = "flywheel.iteration.completed"
+DATA_ACCEPTED = "flywheel.data.accepted"
+PAUSED = "flywheel.wheel.paused"
+HELD = "flywheel.policy.held"
+DECIDED = {word: f"flywheel.policy.{event}" for word, event in (("promote", "promoted"), ("reject", "rejected"))}
+DUE = {
+    "flywheel.steps.enough": "on enough new accepted steps",
+    "flywheel.decisions.enough": "on enough decisions of people",
+    "flywheel.success.dropped": "on a drop of success",
+    "flywheel.retraining.wanted": "on request",
+}
+"""Events that start a retraining, with their descriptions. Other programs emit the last of them."""
+
+
+def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
+    """Emit an event about a lake without waiting, and return whether a server accepted it.
+
+    Args:
+        lake: the lake.
+        event: name of the event.
+        payload: a few small JSON values.
+    """
+    if not is_open():
+        return False
+    resource = {"prefect.resource.id": f"{LAKE}.{lake.lake_id}", "prefect.resource.name": lake.uri}
+    try:
+        return emit_event(event, resource=resource, payload=dict(payload)) is not None
+    except Exception:  # an error of the server must not end the run
+        logging.getLogger(__name__).debug("%s was not emitted", event, exc_info=True)
+        return False
+
+
+def emit_result(lake: Lake, stage: str, result: StageResult, about: Mapping[str, Any]) -> None:
+    """Emit the event of a stage's end: the special event of its result, or `flywheel.STAGE.completed`."""
+    event, payload = result.event or (f"flywheel.{stage}.completed", {})
+    emit(lake, event, {**about, HEADLINE: str(result)[:500], **payload})
+
+
+def emit_failure(lake: Lake, iteration: int, stage: str, error: BaseException) -> None:
+    """Emit the event of a stage's error, such as `flywheel.quality.failed`."""
+    emit(lake, f"flywheel.{stage}.failed", {"iteration": iteration, "error": f"{type(error).__name__}: {error}"[:500]})
+
 
 P = ParamSpec("P")
 PATIENCE_S = 5.0

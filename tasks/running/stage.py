@@ -19,7 +19,7 @@ from typing import Any
 
 from prefect.cache_policies import NO_CACHE
 
-from models.serving.meter import charged, charged_since
+from models.serving.openai import charged, charged_since
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, StoreStillUnreachable
 from schemas.table import Metrics, utc_now
@@ -28,12 +28,11 @@ from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.running.boundary import Boundary
 from tasks.running.console import head_of, log_stage, now, print_line
-from tasks.running.events import emit_failure, emit_result
 from tasks.running.run import Run, run_of
-from tasks.running.run_page import log
+from tasks.running.run_page import emit_failure, emit_result, log
 from tasks.running.run_status import CURRENT
 from tasks.running.traces import note, span
-from tasks.train.results import TrainResult
+from tasks.train.supervised import TrainResult
 
 ORCHESTRATION = "orchestration_s"
 """Key in a stage's numbers: seconds between the previous stage's work and this stage's work. It may be missing in the

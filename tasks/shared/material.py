@@ -1,7 +1,13 @@
-"""Define the data of a training method."""
+"""Collect rows of one table for one commit, in little memory.
+
+A stage that must write all of its decisions in one commit collects the rows of all trajectories. A row takes some
+kilobytes as an object, and little more than its text in Arrow.
+
+Define the data of a training method.
+"""
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,9 +17,42 @@ from learning.algorithms.method import Schedule
 from learning.data.sample import SCREENSHOT_COLUMNS, read_screenshots, write_screenshot_batches
 from schemas.config import Config
 from schemas.failure import LakeError
-from schemas.table import Json, Metrics
+from schemas.table import Json, Metrics, Row
+from schemas.tables import TABLES
 from storage.lake import Lake
 from tasks.shared.policies import PolicyRecipe
+
+TOGETHER = 4096
+"""Maximum number of rows kept as objects."""
+
+
+class RowPacker:
+    """Collects rows.
+
+    Args:
+        table: name of the table.
+    """
+
+    def __init__(self, table: str) -> None:
+        self._contract = TABLES[table]
+        self._rows: list[Row] = []
+        self._packed: list[pa.Table] = []
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add rows."""
+        for row in rows:
+            self._rows.append(row)
+            if len(self._rows) == TOGETHER:
+                self._pack()
+
+    def whole(self) -> pa.Table:
+        """Return all rows so far, in order."""
+        self._pack()
+        return pa.concat_tables([self._contract.schema.empty_table(), *self._packed])
+
+    def _pack(self) -> None:
+        self._packed.append(self._contract.arrow(self._rows))
+        self._rows = []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Store reviewers' decisions in the lake. A decision is stored once, with its effects, and overwrites no other
+"""Read the valid decisions about trajectories, for the stages after the filter.
+
+Count the agreement of judges with verifiers and reviewers, by iteration, and decide on probation.
+
+Store reviewers' decisions in the lake. A decision is stored once, with its effects, and overwrites no other
 decision.
 
 The review is written first, under a key with its revision. A second writer of the same revision writes nothing. The
@@ -15,23 +19,76 @@ from typing import cast
 from pydantic import ValidationError
 
 from common.text import CONTROL
+from curation.agreement import Confusion, agreement_of, probation
+from curation.annotation import TrajectoryRoute
 from curation.converters.exchanged import ImportedReview
 from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
 from schemas.action import TYPES, Action, action_of, from_json, to_json
+from schemas.config.curating import JudgeConfig
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
 from schemas.keyboard import names_of, single, together
 from schemas.problem import problem_of
 from schemas.table import utc_now
+from schemas.tables.agreement import Against, Agreement
 from schemas.tables.annotation import Annotation
 from schemas.tables.pair import Pair
 from schemas.tables.review import DECISIONS, Decision, Review, review_id
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import PERSON, Verdict
+from storage.catalog import answers, ask
 from storage.filters import quoted
 from storage.lake import Lake
 from tasks.shared.trajectories import trajectory_of
+
+FIELDS = ("passed", "route", "reason", "error_step", "valid_steps")
+
+
+def decisions_of(lake: Lake, iteration: int) -> dict[str, TrajectoryRoute]:
+    """Return the valid decisions about an iteration's trajectories, by id."""
+    found = ask(lake, "decisions", iteration=iteration)
+    rows = zip(*(found[name].to_pylist() for name in FIELDS), strict=True)
+    return {name: TrajectoryRoute(*row) for name, row in zip(found["trajectory_id"].to_pylist(), rows, strict=True)}
+
+
+def renew_agreements(lake: Lake, iteration: int) -> None:
+    """Compare the verdicts of all judges on an iteration with verifiers and reviewers, and store the counts.
+
+    A repeated call writes the same keys, and removes counts that depended on an undone decision.
+    """
+    found = answers(lake, _agreement, "agreements", iteration=iteration)
+    lake.upsert("agreements", found)
+    counted = {(one.judge_version, one.against) for one in found}
+    for old in lake.rows(Agreement, {"iteration": iteration}):
+        if (old.judge_version, old.against) not in counted:
+            whose = f"against = '{old.against}' AND judge_version = {quoted([old.judge_version])}"
+            lake.delete("agreements", f"iteration = {iteration} AND {whose}")
+
+
+class Standing:
+    """Finds judges on probation, from the agreements in the lake at the first call.
+
+    Args:
+        lake: the lake with the agreements.
+        config: config with the limits.
+    """
+
+    def __init__(self, lake: Lake, config: JudgeConfig) -> None:
+        self._lake, self._config = lake, config
+        self._known: dict[str, str] = {}
+
+    def probation(self, version: str) -> str:
+        """Return the reason why this version of a judge is on probation; empty if it is not."""
+        if version not in self._known:
+            agreements = self._lake.rows(Agreement, {"judge_version": version})
+            self._known[version] = probation(agreements, self._config)
+        return self._known[version]
+
+
+def _agreement(judge_version: str, against: Against, iteration: int, **counts: int) -> Agreement:
+    return agreement_of(judge_version, against, iteration, Confusion(**counts), utc_now())
+
 
 NAME = re.compile(r"[\w][\w .@+'’-]{0,59}")
 LONGEST = {"thought": 20_000, "note": 4_000, "action": 20_000}

@@ -1,10 +1,22 @@
-"""Read the status of iterations and policies, with confidence intervals, for `flywheel status` and other views."""
+"""Read the status of iterations and policies, with confidence intervals, for `flywheel status` and other views.
 
+Find the version of the running code.
+
+Find the environment failures of an iteration, by task.
+"""
+
+import subprocess
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from curation.intervals import Interval, mean_interval, wilson
+from rollout.failures import Ended, FailedTask, always_failing
+from schemas.failure import EnvironmentDown
 from schemas.tables.stage import STAGES
 from storage.catalog import answers, ask
 from storage.lake import Lake
@@ -147,3 +159,58 @@ def _success(row: Mapping[str, Any], of: str) -> Success | None:
     successes: Sequence[int] | None = row[f"{of}_successes"]
     at = mean_interval(successes or [], row[f"{of}_trials"] or [])
     return Success(at.mean, (at.low, at.high), at.n) if at.n else None
+
+
+def version() -> str:
+    """Return the version in `pyproject.toml` of a checkout, else the version of the installed package."""
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    if project.is_file():
+        return tomllib.loads(project.read_text())["project"]["version"]
+    try:
+        return metadata.version("flywheel")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+@cache
+def code_version() -> str:
+    """Return the commit of a checkout, with `+changes` if files differ from it; else the version of the package."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():  # a repository around an installed package belongs to another project
+        return f"flywheel {version()}"
+    commit = _git(root, "rev-parse", "HEAD")
+    if commit is None:
+        return "unknown"
+    return commit + ("+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def failing(lake: Lake, iteration: int) -> list[FailedTask]:
+    """Return the tasks whose trajectories in an iteration all had environment failures, retries included."""
+    return always_failing(_ended(lake, iteration))
+
+
+def require_any(lake: Lake, iteration: int) -> None:
+    """Raise EnvironmentDown if an iteration has trajectories and all of them had environment failures."""
+    ended = _ended(lake, iteration)
+    found = always_failing(ended)
+    if ended and sum(one.trajectories for one in found) == len(ended):
+        raise EnvironmentDown(
+            f"Nothing of iteration {iteration} worked: all {len(ended)} trajectories failed, not for the policy's "
+            f"fault. {found[0].text}.",
+            "`flywheel doctor` checks the requirements; the next iteration rolls out anew.",
+        )
+
+
+def _ended(lake: Lake, iteration: int) -> list[Ended]:
+    rows = lake.read("trajectories", ["task_id", "failure_boundary", "failure_reason"], {"iteration": iteration})
+    return [(row["task_id"], row["failure_boundary"], row["failure_reason"]) for row in rows.to_pylist()]

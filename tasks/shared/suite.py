@@ -1,7 +1,7 @@
 """List the tasks of a run: tasks of the config's catalog, and accepted made tasks of the lake."""
 
 from curation.synthesis.leaks import ancestors
-from curation.synthesis.makers import makers_of
+from curation.synthesis.making import makers_of
 from environments.catalog import catalog, whole_catalog
 from environments.registry import usable
 from schemas.config import Config

@@ -28,12 +28,11 @@ from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
 from tasks.running.run import Run, run_of
 from tasks.running.stage import stage
-from tasks.shared.decisions import decisions_of
 from tasks.shared.policies import champion, champion_if_any
+from tasks.shared.reviews import decisions_of
 from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.weights import load_policy
-from tasks.think.thoughts import IterationThoughts
-from tasks.think.walk import ThinkingWalk
+from tasks.think.thoughts import IterationThoughts, ThinkingWalk
 
 TOGETHER = 64
 """Trajectories in a chunk if a thinker asks a model. Their screens are in memory at the same time."""

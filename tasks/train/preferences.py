@@ -7,7 +7,7 @@ from typing import Any
 
 from common.text import counted
 from curation.pairs import PartingStep, pairs_of
-from learning.data.preferences import Preference, write_preferences
+from learning.data.sample import Preference, write_preferences
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily, Size
 from models.judges.judge import Comparison, JudgeCase

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from learning.job import Job, TrainerReport
-from learning.tracking.tracker import TRACKERS, Point, Tracker, Training
+from learning.tracking import TRACKERS, Point, Tracker, Training
 from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.policy import MEASURES, TRAINING, TrainingStep

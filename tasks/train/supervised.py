@@ -1,6 +1,8 @@
-"""Select the data of supervised and continual training from all iterations, and mix its kinds in one file.
+"""Define results of trainings, and of streamed trainings, which the stage `collect` stores for the stage `train`.
 
-The lake has the samples and their weights, and `learning.data.sampler` computes the order. Only samples that occur in
+Select the data of supervised and continual training from all iterations, and mix its kinds in one file.
+
+The lake has the samples and their weights, and `learning.data.rounds` computes the order. Only samples that occur in
 the training are read in full: at most S x B samples for S steps with B samples each.
 """
 
@@ -13,16 +15,42 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
 
 from environments.catalog import catalog
+from learning.data.rounds import Sampler, by_sample
 from learning.data.sample import write_sample_batches
-from learning.data.sampler import Sampler, by_sample
 from schemas.config import Config
 from schemas.failure import FlywheelError
+from schemas.table import Metrics
+from schemas.tables.stage import PlainResult
 from storage.catalog import ask, stream
 from storage.lake import Lake
 from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of
 from tasks.shared.policies import measured_ancestor
+
+
+class Streamed(BaseModel):
+    """Result of a streamed training. Further fields are metrics."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    updates: int
+    checkpoint: str
+    """Address of the checkpoint in the lake; empty if nothing could be learned."""
+    say: str
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return the metrics to store with the policy."""
+        return self.model_dump(exclude={"checkpoint", "say"})
+
+
+class TrainResult(PlainResult):
+    """Result of a training, with the metrics of its method and its trainer."""
+
+    policy: str | None = None
+    """Version of the registered policy; None if nothing was trained."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from common.text import counted
 from learning.algorithms.method import DataSource, method_of
 from learning.data.sample import read_screenshots
 from learning.engines.choice import optimizer_of
-from learning.identity import sweep
-from learning.job import Job, TrainerReport
+from learning.job import Job, TrainerReport, sweep
 from models.serving.served import make_room
 from schemas.config import Config
 from schemas.failure import FlywheelError
@@ -28,12 +27,10 @@ from tasks.shared.policies import champion, made_in, measured_ancestor, policy_r
 from tasks.shared.reviews import settle
 from tasks.shared.training_ledger import read_by
 from tasks.shared.weights import checkpoint_folder
-from tasks.train.groups import group_material
-from tasks.train.ppo import ppo_material
+from tasks.train.groups import group_material, ppo_material
 from tasks.train.preferences import preference_material
 from tasks.train.recorded import Recorder, keep_profile
-from tasks.train.results import Streamed, TrainResult
-from tasks.train.supervised import continual_material, supervised
+from tasks.train.supervised import Streamed, TrainResult, continual_material, supervised
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks", "reviews")
 """Tables that a training reads. Their versions are stored with the policy."""

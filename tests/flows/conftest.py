@@ -73,8 +73,8 @@ def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """A wheel that turns in seconds: two fake tasks, a handful of trajectories, a handful of optimiser steps, checks of
     a few tables, and no Data Docs: the tests of the quality gate and of commands have all of them."""
     monkeypatch.setenv("FLYWHEEL_HOME", str(folder / "home"))
-    monkeypatch.setattr("tasks.quality.gate.docs_folder", lambda *_: None)
-    monkeypatch.setattr("tasks.quality.gate.run_gate", few_checks)
+    monkeypatch.setattr("tasks.quality.docs_folder", lambda *_: None)
+    monkeypatch.setattr("tasks.quality.run_gate", few_checks)
     return config_of(
         {
             "name": "small",

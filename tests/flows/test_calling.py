@@ -71,7 +71,7 @@ import os, signal, time
 from prefect import flow
 from schemas.failure import FlywheelError
 from tasks.running.boundary import flow_task
-from tasks.running.events import emit_event
+from tasks.running.run_page import emit_event
 from tasks.running.run_page import log, show_iteration
 
 @flow_task("lose")

@@ -18,7 +18,7 @@ from schemas.config.operations import ClusterConfig
 from schemas.config.sections import CollectConfig, LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.collect.plan import plan
+from tasks.collect.collect import plan
 from tasks.judge import judge_again
 from tasks.prepare import INITIAL
 from tasks.running.cluster import require_cluster

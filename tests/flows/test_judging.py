@@ -13,8 +13,7 @@ from environments.pool import SandboxPool
 from flows.flywheel import collect
 from models.completion import Completion
 from models.families.dialects import parse_reply
-from models.judges.fake import FakeJudge
-from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
+from models.judges.judge import FakeJudge, Judge, JudgeCase, JudgeFailure, Judgement
 from models.policy import Context, Policy
 from rollout.actor import Actor
 from rollout.judging import with_judgement

@@ -9,8 +9,8 @@ from prefect import get_client
 from flows.flywheel import collect, flywheel
 from flows.policies import retrain
 from storage.lake import Lake
+from tasks.running.budget import Pause, pause, resume
 from tasks.running.iterations import finished_iterations
-from tasks.running.pausing import Pause, pause, resume
 from tasks.shared.lease import require_free
 from tests.flows.conftest import Turned
 

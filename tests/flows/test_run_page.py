@@ -15,7 +15,7 @@ from flows.flywheel import flywheel
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.running import run_page
-from tasks.running.curve import success_chart, svg
+from tasks.running.console import success_chart, svg
 from tasks.running.iterations import finished_iterations
 from tasks.shared.status import IterationStatus
 
@@ -70,7 +70,7 @@ def test_a_gate_that_refuses_is_an_event_and_neither_that_nor_a_server_s_trouble
 
     for name in ("create_table_artifact", "create_image_artifact", "flow_run_logger"):
         monkeypatch.setattr(run_page, name, broken)
-    monkeypatch.setattr("tasks.running.events.emit_event", broken)
+    monkeypatch.setattr("tasks.running.run_page.emit_event", broken)
     flywheel(small, iterations=1)
     assert finished_iterations(Lake.open(small.lake)) == [0] and not events()
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from curation.synthesis.compose import Compose
 from curation.synthesis.maker import MakerInputs, ProposedTask
-from curation.synthesis.vary import Vary
+from curation.synthesis.vary import Compose, Vary
 from flows.data import synthesize
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
@@ -20,14 +19,13 @@ from schemas.tables.evaluation import Evaluation
 from schemas.tables.task import GuiTask
 from schemas.world import Setup
 from storage.lake import Lake
-from tasks.collect.plan import plan
+from tasks.collect.collect import plan
 from tasks.curriculum import choose_tasks
 from tasks.evaluate import explorer_policy, measure_suites
 from tasks.measure import measured
 from tasks.running.run import open_run
 from tasks.shared.suite import made_tasks, require_makers, tasks_of
-from tasks.synthesize.command import listed, retire
-from tasks.synthesize.synthesize import synthesize_tasks
+from tasks.synthesize import listed, retire, synthesize_tasks
 from tests.flows.conftest import wheel
 
 HERE = "tests.flows.test_synthesis_flow"

@@ -19,8 +19,7 @@ from torch import Tensor
 from learning.checkpoint import Checkpoints
 from learning.data.sample import read_samples
 from learning.engines.fsdp.engine import FsdpEngine
-from learning.identity import steps_folder
-from learning.job import Job
+from learning.job import Job, steps_folder
 from learning.learner import Learner
 from learning.parallel.packed_attention import PackedDocuments, packed_attention
 from models.random_vlm import KINDS

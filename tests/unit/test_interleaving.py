@@ -18,7 +18,7 @@ from storage.blobs import Blobs
 from storage.objects import ObjectStore, RemoteStore
 from storage.schema_marker import make_marker
 from tasks.exchange import importing
-from tasks.promote.events import promotion_lock
+from tasks.promote.contest import promotion_lock
 from tasks.running import run_status
 from tasks.shared import claims, lease, master_weights
 from tests.unit.interleaving import Turns, every_order, process_number

@@ -5,8 +5,7 @@ import io
 import random
 import tarfile
 
-from environments.hybrid.tasks.task import ClickOn, Family, HybridGoal, HybridInstance
-from environments.hybrid.tasks.words import text, words
+from environments.hybrid.tasks.task import ClickOn, Family, HybridGoal, HybridInstance, text, words
 from schemas.action import ReadFile, Terminal, WriteFile
 
 FAMILY = Family("files")

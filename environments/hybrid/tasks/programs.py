@@ -5,8 +5,7 @@ import json
 import random
 from typing import Any
 
-from environments.hybrid.tasks.task import Family, HybridGoal, HybridInstance, Trial
-from environments.hybrid.tasks.words import words
+from environments.hybrid.tasks.task import Family, HybridGoal, HybridInstance, Trial, words
 from schemas.action import ReadFile, Terminal, WriteFile
 
 FAMILY = Family("programs")

@@ -3,8 +3,18 @@
 import random
 from collections.abc import Sequence
 
-from environments.hybrid.tasks.task import Family, HybridGoal, HybridInstance
-from environments.hybrid.tasks.words import CITIES, REGIONS, csv, limit, lines, person, words
+from environments.hybrid.tasks.task import (
+    CITIES,
+    REGIONS,
+    Family,
+    HybridGoal,
+    HybridInstance,
+    csv,
+    limit,
+    lines,
+    person,
+    words,
+)
 from schemas.action import Terminal, WriteFile
 
 FAMILY = Family("tables")

@@ -3,8 +3,17 @@
 import random
 from collections import Counter
 
-from environments.hybrid.tasks.task import Family, HybridGoal, HybridInstance
-from environments.hybrid.tasks.words import FAMILIES, PEOPLE, WORDS, lines, text, words
+from environments.hybrid.tasks.task import (
+    FAMILIES,
+    PEOPLE,
+    WORDS,
+    Family,
+    HybridGoal,
+    HybridInstance,
+    lines,
+    text,
+    words,
+)
 from schemas.action import Terminal, WriteFile
 
 FAMILY = Family("text")

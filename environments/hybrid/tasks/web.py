@@ -2,8 +2,19 @@
 
 import random
 
-from environments.hybrid.tasks.task import ClickOn, Family, HybridGoal, HybridInstance
-from environments.hybrid.tasks.words import CITIES, FAMILIES, csv, limit, lines, text, words
+from environments.hybrid.tasks.task import (
+    CITIES,
+    FAMILIES,
+    ClickOn,
+    Family,
+    HybridGoal,
+    HybridInstance,
+    csv,
+    limit,
+    lines,
+    text,
+    words,
+)
 from environments.hybrid.web import HOME, Block, Download, HybridPage, Link, Upload, Web
 from environments.hybrid.workspace import DOWNLOADS
 from schemas.action import Finished, Navigate, Terminal, WriteFile

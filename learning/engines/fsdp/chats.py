@@ -23,10 +23,9 @@ from learning.data.rollouts import Rollout
 from learning.data.sample import Screenshots
 from learning.planning.step_plan import SampleLengths, ScreenSpan
 from models.families.outside import as_sent
-from models.families.processor import read_processor
+from models.families.processor import PromptTokens, read_processor
 from models.families.prompt import Message
 from models.families.registry import family_of
-from models.families.same_prompt import PromptTokens
 from models.families.screen import picture
 from models.tiny.layout import read_config
 from schemas.config.policy import PolicyConfig

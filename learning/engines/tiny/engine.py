@@ -24,8 +24,7 @@ from learning.data.documents import ANY, Document, chat_of, thought_of, visible_
 from learning.data.rollouts import Rollout
 from learning.data.sample import TrainSample, read_screenshots
 from learning.engines.engine import Batch, Body, Engine, Network, Outputs, SampleRef
-from learning.engines.tiny.batches import SCREEN, Batcher
-from learning.engines.tiny.forward import ForwardBatch, outputs_of, read_piece
+from learning.engines.tiny.batches import SCREEN, Batcher, ForwardBatch, outputs_of, read_piece
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.job import Job
 from models.families.family import TinyFamily
@@ -33,8 +32,7 @@ from models.families.outside import as_sent
 from models.safe import SINGLE, write_index
 from models.tiny.generator import prompt_text, read_tokenizer, token_id
 from models.tiny.layout import read_config
-from models.tiny.network import Grid, TinyNet
-from models.tiny.packing import pack
+from models.tiny.network import Grid, TinyNet, pack
 from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.tokens import END, PAD
 from schemas.action import from_json

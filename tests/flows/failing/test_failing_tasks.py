@@ -7,7 +7,7 @@ import pytest
 
 from apps.commands.run import collect, require_collected, show_collected
 from apps.commands.status import show_status, status_of
-from environments.fake.environment import FakeSandbox
+from environments.fake import FakeSandbox
 from schemas.action import Action
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, SandboxFailure

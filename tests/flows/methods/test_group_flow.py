@@ -11,8 +11,7 @@ from flows.flywheel import flywheel
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
 from storage.lake import Lake
-from tasks.collect.collect import refills
-from tasks.collect.plan import plan
+from tasks.collect.collect import plan, refills
 from tasks.curriculum import choose_tasks
 from tasks.running.run import run_of
 from tasks.shared.policies import champion, policy_row

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import ServerLost
+from environments.openenv.wire import BlockingClient
 from tests.command import Call
 
 COMMAND = [sys.executable, "-m", "apps.cli", "serve-sandboxes"]

@@ -11,8 +11,7 @@ from environments.chromium.browser import Browser
 from environments.chromium.in_page import InPageReward
 from environments.chromium.page import Page, PageKind
 from environments.environment import Environment
-from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
-from environments.miniwob.sandbox import MiniwobSandbox
+from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment, MiniwobSandbox
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
 from models.explorer import PageExplorer

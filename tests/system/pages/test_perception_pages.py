@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from curation.perception.agreement import WordRecall, agreement, words
 from curation.perception.caption import captions
 from curation.perception.perceive import descriptions, marks, questions
-from curation.perception.screen import Perceived, RecognisedScreen
+from curation.perception.screen import Perceived, RecognisedScreen, WordRecall, agreement, words
 from environments.pool import SandboxPool
 from models.explorer import PageExplorer
 from models.policy import Context

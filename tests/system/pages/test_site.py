@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from curation.synthesis.acceptance import decide
+from curation.synthesis.maker import reward_maker_of
 from curation.synthesis.player import Player, steps_of, vocabulary
-from curation.synthesis.reward import reward_maker_of
 from curation.synthesis.words import asks
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
@@ -16,7 +16,7 @@ from schemas import action as act
 from schemas.observation import Outcome
 from schemas.tables.task import GuiTask
 from schemas.world import Entity, FieldCheck, Setup, State, score
-from tasks.synthesize.synthesize import task_of
+from tasks.synthesize import task_of
 from tests.unit.curation.synthesis.parts import NAMES, NOTHING, WORLD, decided, proposed
 from tests.unit.curation.synthesis.searching import steps_in
 

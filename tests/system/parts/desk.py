@@ -123,7 +123,7 @@ def override_all(desk: Desk, seed: int) -> None:
 
 def targets(seed: int) -> list[tuple[float, float]]:
     """Where the buttons of the fake task are, in the order in which they are to be clicked."""
-    from environments.fake.environment import HEIGHT, WIDTH, _scene  # pyright: ignore[reportPrivateUsage]
+    from environments.fake import HEIGHT, WIDTH, _scene  # pyright: ignore[reportPrivateUsage]
 
     scene = _scene("two-steps", seed)
     boxes = [scene.buttons[name] for name in scene.order]

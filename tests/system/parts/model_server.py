@@ -26,8 +26,8 @@ from fastapi.responses import JSONResponse, Response
 from peft import PeftModel
 
 from models.completion import Completion
+from models.families.processor import prompt_tokens
 from models.families.prompt import Message
-from models.families.same_prompt import prompt_tokens
 from models.serving.local import TransformersModel
 from models.tiny.generator import TinyModel
 from models.tiny.layout import is_tiny, read_config

@@ -13,8 +13,7 @@ from schemas.config import Config, config_of
 from schemas.table import utc_now
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
-from tasks.collect.plan import finished
-from tasks.collect.records import drop_unfinished, write
+from tasks.collect.collect import drop_unfinished, finished, write
 from tasks.collect.stream import roll_out_and_train
 from tasks.running.run import run_of
 from tasks.shared.material import PolicyRecipe

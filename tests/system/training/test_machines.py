@@ -13,8 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from learning.identity import steps_folder
-from learning.job import Job, TrainerReport
+from learning.job import Job, TrainerReport, steps_folder
 from schemas.failure import FlywheelError
 from storage.objects import open_store
 from tests.processes import left, mentioning, running, words

@@ -14,8 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from learning.identity import steps_folder
-from learning.job import Job
+from learning.job import Job, steps_folder
 from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, PpoConfig
 from tests.tiers import NIGHTLY
 from tests.unit.learning.chats import job as any_job

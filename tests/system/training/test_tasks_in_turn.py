@@ -9,9 +9,8 @@ import pytest
 
 from curation.synthesis.acceptance import decide
 from curation.synthesis.leaks import held_out
-from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
-from curation.synthesis.reward import RewardMaker, reward_maker_of
-from environments.miniwob.sandbox import MiniwobSandbox
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, RewardMaker, maker_of, reward_maker_of
+from environments.miniwob.environment import MiniwobSandbox
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.sandbox import Sandbox
@@ -19,7 +18,7 @@ from schemas import action as act
 from schemas.config.section import Section
 from schemas.observation import Outcome
 from schemas.world import FieldCheck, State, World
-from tasks.synthesize.synthesize import task_of
+from tasks.synthesize import task_of
 from tests.parts import miniwob
 
 MINIWOB = miniwob(browsers=1, pages=1)

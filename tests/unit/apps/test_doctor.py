@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from apps.commands.plan import plan_of
-from schemas.check import CheckReport
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
+from schemas.table import CheckReport
 from tasks.preflight.machine import LOCK, compare_packages
 from tasks.preflight.preflight import examine, planned, probes, require
 from tests.fixtures.sentences import Sentences

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apps.commands.status import show_status
-from tasks.running.pausing import FILE, pause, pause_of
+from tasks.running.budget import FILE, pause, pause_of
 from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.lease import iteration_lock
 from tests.command import Call

@@ -1,6 +1,6 @@
 """What rules tell of single steps: what was redundant, what could not be done, and nothing more."""
 
-from curation.reflections import VERSION, reflections_of
+from curation.reflection import VERSION, reflections_of
 from tests.fixtures.sentences import Sentences
 from tests.unit.curation.gates.test_gates import NOON, steps, trajectory
 

@@ -9,11 +9,11 @@ from environments.host import Host, NoHost
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas import action as act
-from schemas.check import Probe
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, Outcome
+from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 
 

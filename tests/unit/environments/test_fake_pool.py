@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from environments.fake.environment import FakeEnvironment, FakeSandbox
+from environments.fake import FakeEnvironment, FakeSandbox
 from environments.host import NoHost
 from environments.pool import STARTS, SandboxPool
 from models.completion import Completion

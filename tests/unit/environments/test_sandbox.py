@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from environments.fake.environment import FakeSandbox, FakeVerifier
+from environments.fake import FakeSandbox, FakeVerifier
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
 from models.completion import Completion

@@ -7,9 +7,8 @@ import pytest
 from curation.synthesis.acceptance import side_effects
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
-from environments.site.app import changed, visible_rows
+from environments.site.app import START, changed, site_of, visible_rows, world_of
 from environments.site.environment import SiteConfig, SiteEnvironment, SiteSandbox, instance
-from environments.site.world import START, site_of, world_of
 from schemas import action as act
 from schemas.failure import UsageError
 from schemas.observation import Observation, Outcome

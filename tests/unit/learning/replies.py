@@ -3,9 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from learning.data.preferences import Preference, write_preferences
 from learning.data.rollouts import Rollout, write_rollouts
-from learning.data.sample import write_screenshots
+from learning.data.sample import Preference, write_preferences, write_screenshots
 from learning.data.stream import StreamFolder
 from learning.job import Job
 from models.families.registry import family_of

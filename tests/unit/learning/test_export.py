@@ -7,8 +7,7 @@ import torch
 
 from learning.checkpoint import open_store
 from learning.export import export
-from learning.identity import steps_folder
-from learning.job import Job
+from learning.job import Job, steps_folder
 from learning.trainer import train
 from models.tiny.layout import TRAINING
 from models.weights import ADAPTER

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from learning.data.sample import write_samples
-from learning.identity import identity, steps_folder, sweep
-from learning.job import Job
+from learning.job import Job, identity, steps_folder, sweep
 from tests.unit.learning.samples import job, samples
 
 

@@ -10,12 +10,20 @@ import pytest
 import torch
 from PIL import Image
 
-from learning.judging.cases import Cases, Example
-from learning.judging.fit import Effort, Fitted, best_threshold, fit, platt
-from learning.judging.points import LabelledPoint, Points
+from learning.judging import Cases, Effort, Example, Fitted, LabelledPoint, Points, best_threshold, fit, platt
 from models.judges.judge import JudgeCase
-from models.judges.local.features import CANVAS, CROP, canvas_of, crop_of, features_of, grams_of, stacked
-from models.judges.local.judge import CONFIG, LocalJudge, LocalOptions
+from models.judges.local import (
+    CANVAS,
+    CONFIG,
+    CROP,
+    LocalJudge,
+    LocalOptions,
+    canvas_of,
+    crop_of,
+    features_of,
+    grams_of,
+    stacked,
+)
 from models.judges.registry import judge_of
 from schemas.config.curating import JudgeConfig
 from schemas.failure import FlywheelError, UsageError

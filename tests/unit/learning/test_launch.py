@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from learning.identity import sweep
-from learning.job import TrainerReport
+from learning.job import TrainerReport, sweep
 from learning.launch import processes_of
 from learning.trainer import train
 from learning.writing import sweep_leftovers
@@ -91,7 +90,7 @@ import sys, time
 from datetime import timedelta
 from pathlib import Path
 import torch, torch.distributed as dist
-from learning.checkpoint.ranks import Ranks
+from learning.checkpoint.planner import Ranks
 from learning.job import read_job
 from learning.launch import PATIENCE
 from learning.writing import write_checkpoint

@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from learning.checkpoint import Stretch
-from learning.checkpoint.ranks import Ranks
+from learning.checkpoint.planner import Ranks
 from learning.data.rollouts import read_rollouts
+from learning.data.rounds import Sampler
 from learning.data.sample import read_samples
-from learning.data.sampler import Sampler
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.shards import whole
 from learning.job import Job

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from learning.algorithms.losses import entropies
 from learning.algorithms.method import method_of
+from learning.algorithms.objective import entropies
 from learning.data.rollouts import read_rollouts
-from learning.data.sampler import Sampler
+from learning.data.rounds import Sampler
 from learning.engines.fsdp.costs import peak_of
 from learning.job import Job, TrainerReport
 from learning.learner import Learner

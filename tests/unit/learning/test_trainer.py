@@ -12,10 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from learning.data.sample import TrainSample, read_samples, read_screenshots, write_samples
-from learning.engines.tiny.batches import Batcher
-from learning.engines.tiny.forward import outputs_of
-from learning.identity import steps_folder
-from learning.job import PARENT, Job, read_job
+from learning.engines.tiny.batches import Batcher, outputs_of
+from learning.job import PARENT, Job, read_job, steps_folder
 from learning.trainer import train
 from models.policy import Context
 from models.safe import INDEX

@@ -2,7 +2,7 @@
 
 import pytest
 
-from environments.games.game import built_in
+from environments.games.environment import built_in
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
 from environments.site.environment import ENTRIES
 from models.explorer import KEYS, PageExplorer

@@ -13,8 +13,7 @@ from models.families.family import ModelFamily
 from models.policy import Context
 from models.tiny.build import build_tiny
 from models.tiny.generator import TinyModel, prompt_text
-from models.tiny.network import Grid, TinyNet
-from models.tiny.packing import pack, visible
+from models.tiny.network import Grid, TinyNet, pack, visible
 from models.vlm import VlmPolicy
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError

@@ -18,9 +18,8 @@ from learning.engines.fsdp.adapters import is_adapter
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model
 from learning.engines.fsdp.shards import whole
-from models.safe import carried, left_over, require_servable, weight_files, weights_of, write_index
+from models.safe import carried, left_over, require_servable, unsound_weight, weight_files, weights_of, write_index
 from models.serving.local import TransformersModel
-from models.soundness import unsound_weight
 from models.tiny.layout import CRITIC
 from models.weights import fingerprint
 from schemas.failure import CheckpointError

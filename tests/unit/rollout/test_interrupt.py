@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from rollout.interrupt import run_until_interrupted
+from rollout.runner import run_until_interrupted
 
 LATE_S = 3.0
 

@@ -17,9 +17,8 @@ from models.judges.endpoint import EndpointJudge
 from models.judges.endpoint import JudgeEndpointOptions as JudgeOptions
 from models.judges.judge import JudgeCase as Judged
 from models.policy import Context
-from models.proposers.endpoint import EndpointProposer
-from models.proposers.proposer import PROPOSERS
-from models.proposers.proposer import ProposerResources as ProposerResources
+from models.proposers import PROPOSERS, EndpointProposer
+from models.proposers import ProposerResources as ProposerResources
 from models.serving.openai import OpenAIClient
 from models.thinkers.asked import EndpointThinker
 from models.thinkers.thinker import THINKERS, ThinkerCase

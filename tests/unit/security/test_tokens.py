@@ -27,9 +27,8 @@ from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.engine import ReplyEncoder
 from models.completion import Completion
 from models.families.outside import SELECTOR, as_text, marked, sent, tokens_of, unmarked
-from models.families.processor import read_processor
+from models.families.processor import prompt_tokens, read_processor
 from models.families.registry import family_of
-from models.families.same_prompt import prompt_tokens
 from models.families.screen import picture
 from models.families.thinking import CLOSE, OPEN
 from models.policy import Context

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from learning.data.rounds import Sampler
 from learning.data.sample import TrainSample, order_of, read_samples, read_screenshots
-from learning.data.sampler import Sampler
 from models.families.family import TinyFamily
 from schemas.action import Click, Wait, to_json
 from schemas.config.policy import PolicyConfig

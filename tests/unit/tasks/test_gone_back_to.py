@@ -1,8 +1,8 @@
 """Which tasks' failures are gone back to."""
 
-from environments.fake.environment import FakeConfig, FakeEnvironment
+from environments.fake import FakeConfig, FakeEnvironment
 from schemas.tables.task import TaskEntry
-from tasks.reflect.cases import can_be_replayed
+from tasks.reflect.attempts import can_be_replayed
 
 
 class Chancy(FakeEnvironment):

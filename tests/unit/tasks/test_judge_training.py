@@ -7,7 +7,7 @@ import pytest
 
 import tasks.judge_training
 from environments.catalog import catalog
-from learning.judging.fit import Effort
+from learning.judging import Effort
 from schemas.config import config_of
 from schemas.failure import UsageError
 from tasks.judge import judge_again

@@ -16,7 +16,7 @@ import tasks.judge
 import tasks.perceive
 import tasks.think.think
 from models.judges.judge import Judge, JudgeCase, Judgement
-from models.serving.meter import charge, charged, charged_since
+from models.serving.openai import charge, charged, charged_since
 from schemas.config import Config
 from schemas.config.curating import JudgeConfig
 from schemas.config.operations import ClusterConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from environments.catalog import catalog
-from environments.fake.environment import FakeSandbox
+from environments.fake import FakeSandbox
 from schemas.config import Config, config_of
 from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.tables.task import GuiTask

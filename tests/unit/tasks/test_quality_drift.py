@@ -4,7 +4,7 @@ from pathlib import Path
 
 from schemas.config.sections import LakeConfig, QualityConfig
 from storage.lake import Lake
-from tasks.quality.drift import drift_results
+from tasks.quality import drift_results
 from tests.fixtures.sentences import Sentences
 from tests.unit.storage.conftest import DEFAULTS
 

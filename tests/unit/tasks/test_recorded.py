@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from learning.job import TrainerReport
-from learning.tracking.tracker import Point, Tracker
+from learning.tracking import Point, Tracker
 from schemas.config import Config, config_of
 from schemas.config.section import Section
 from schemas.tables.policy import TrainingStep

@@ -12,7 +12,7 @@ from schemas.config import Config
 from schemas.config.operations import TriggersConfig
 from storage.lake import Lake
 from tasks import watch
-from tasks.running.pausing import pause, resume
+from tasks.running.budget import pause, resume
 from tasks.shared.reviews import Draft, submit
 from tasks.watch import NONE, TRIES, answered, answering, due, last_trained, watch_lake
 from tests.unit.apps.conftest import make_place

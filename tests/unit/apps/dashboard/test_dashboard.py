@@ -16,17 +16,17 @@ from apps.commands.policies import outcome_of
 from apps.commands.status import status_of, view
 from apps.dashboard.gathered import FRESH_S
 from apps.desk.app import make_app
-from apps.desk.funnel import funnel_of
+from apps.desk.pages import funnel_of
 from apps.report.build import build_report
 from apps.report.charts import FEW, training
-from environments.leased import Leased
+from environments.host import Leased
 from flywheel import OpenLake
 from schemas.config import config_of
 from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.promote import roll_back
-from tasks.running.curve import Spec
+from tasks.running.console import Spec
 from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of

@@ -7,8 +7,8 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from apps.desk.funnel import funnel_of
 from apps.desk.openings import OPEN_S, Openings
+from apps.desk.pages import funnel_of
 from apps.desk.queue import Queue, Rated, spread
 from apps.desk.views import item_of
 from storage.lake import Lake

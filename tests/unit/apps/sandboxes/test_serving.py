@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from apps.sandboxes.session import WireSession
-from environments.fake.environment import FakeSandbox
+from environments.fake import FakeSandbox
 from environments.openenv.client import ServerLost, ServerRefused, StepResponse, WireClient
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
 from environments.pool import SandboxPool

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from curation.gates.duplicates import DuplicateOptions, DuplicatesGate
 from curation.gates.evidence import EvidenceGate, EvidenceOptions, ShortcutGate, ShortcutOptions
 from curation.gates.facts import Accepted, TaskFacts
 from curation.gates.gate import GateContext
-from curation.gates.people import PeopleGate, PeopleOptions, drawn
+from curation.gates.outcome import PeopleGate, PeopleOptions, drawn
 from curation.gates.registry import gates_of, verdicts_of
+from curation.gates.repeats import DuplicateOptions, DuplicatesGate
 from curation.pictures import Detail
 from schemas.config.curating import FilterConfig
 from schemas.tables.step import Step

@@ -6,8 +6,7 @@ import pytest
 
 from curation.gates.actions import ActionsGate
 from curation.gates.gate import GateContext, GateResult
-from curation.gates.loops import LoopOptions, LoopsGate
-from curation.gates.redundant import RedundantGate, RedundantOptions
+from curation.gates.repeats import LoopOptions, LoopsGate, RedundantGate, RedundantOptions
 from curation.gates.transient import TransientGate, TransientOptions
 from curation.pictures import BITS, Detail
 from schemas.config.section import Section

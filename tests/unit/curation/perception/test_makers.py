@@ -16,7 +16,7 @@ from curation.annotation import changed
 from curation.perception.caption import captions
 from curation.perception.perceive import MAKERS, descriptions, draw, marks, perceive, picture_name, placed, questions
 from curation.perception.screen import RecognisedScreen, at
-from environments.fake.environment import COLOURS
+from environments.fake import COLOURS
 from environments.pool import SandboxPool
 from learning.data.sample import PLACE
 from schemas.action import Action, Click, Type

@@ -7,8 +7,7 @@ from typing import Any
 
 from curation.synthesis.acceptance import AcceptanceDecision, decide
 from curation.synthesis.leaks import HeldOut, held_out
-from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
-from curation.synthesis.reward import reward_maker_of
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of, reward_maker_of
 from environments.site.environment import SiteConfig, SiteEnvironment
 from schemas.tables.task import GuiTask
 

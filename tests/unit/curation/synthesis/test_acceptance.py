@@ -11,9 +11,8 @@ import pytest
 from curation.synthesis import endpoint
 from curation.synthesis.acceptance import decide, identity, left_out, solvable
 from curation.synthesis.leaks import held_out, leak, nearest, plain
-from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
-from curation.synthesis.makers import makers_of
-from curation.synthesis.reward import RewardMaker, reward_maker_of
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, RewardMaker, maker_of, reward_maker_of
+from curation.synthesis.making import makers_of
 from models.serving.openai import OpenAIClient
 from schemas.config.curating import SynthesisConfig
 from schemas.config.section import Section

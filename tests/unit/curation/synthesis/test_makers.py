@@ -6,11 +6,10 @@ from itertools import islice
 import pytest
 
 from curation.synthesis.goal import MakerGoal, from_data, sentence, to_data
-from curation.synthesis.maker import MakerInputs, Parent, maker_of
+from curation.synthesis.maker import MakerInputs, Parent, Unreadable, maker_of
 from curation.synthesis.obfuscate import ObfuscateOptions, described, distinctiveness
 from curation.synthesis.reader import SentenceReader
 from curation.synthesis.reference import Ref, meant
-from curation.synthesis.reward import Unreadable
 from schemas.config.section import Section
 from schemas.world import canonical, score
 from tests.unit.curation.synthesis.parts import MATERIAL, NAMES, SITE, WORLD, decided, proposed

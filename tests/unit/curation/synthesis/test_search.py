@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from curation.synthesis.acceptance import AcceptanceDecision, decide
-from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, RewardMaker, maker_of, reward_maker_of
 from curation.synthesis.player import Player, PlayerLost, searched, steps_of, vocabulary
-from curation.synthesis.reward import RewardMaker, reward_maker_of
 from curation.synthesis.words import asks
 from environments.pool import SandboxPool
 from environments.site.environment import SiteConfig, SiteEnvironment
 from schemas.config.section import Section
 from schemas.world import FieldCheck, World, score
-from tasks.synthesize.synthesize import task_of
+from tasks.synthesize import task_of
 from tests.fixtures import made_tasks
 from tests.fixtures.sentences import Sentences
 from tests.unit.curation.synthesis.parts import MATERIAL, NAMES, NOTHING, SITE, WORLD, proposed

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from environments.hybrid.environment import FAMILIES, TEMPLATES
-from environments.hybrid.snapshot import Snapshot, misses
+from environments.hybrid.sandbox import Snapshot, misses
 from environments.hybrid.tasks.tables import HEADER
-from environments.hybrid.tasks.task import HybridGoal, HybridInstance
-from environments.hybrid.tasks.words import csv
+from environments.hybrid.tasks.task import HybridGoal, HybridInstance, csv
 from environments.hybrid.web import HOME, Download
 
 SEEDS, MANY = range(8), range(500)

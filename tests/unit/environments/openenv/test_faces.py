@@ -19,10 +19,10 @@ from gymnasium.utils.env_checker import check_env
 from PIL import Image
 from transformers.utils import get_json_schema
 
-from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import ServerLost, ServerRefused
 from environments.openenv.gym import ID, TYPED, GymGuiEnv
 from environments.openenv.trl import GuiTools, Room, trl_environment
+from environments.openenv.wire import BlockingClient
 from models.families.processor import read_processor
 from models.random_vlm import TEMPLATE, build_random
 from schemas.failure import UsageError

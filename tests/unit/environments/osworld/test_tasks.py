@@ -15,9 +15,8 @@ from PIL import Image
 
 from environments.osworld.client import VmClient
 from environments.osworld.environment import OsworldConfig, OsworldEnvironment, OsworldReward
-from environments.osworld.reading import read
 from environments.osworld.scores import SCORES
-from environments.osworld.tasks import read_tasks
+from environments.osworld.tasks import read, read_tasks
 from environments.pool import SandboxPool
 from schemas import action as act
 from schemas.failure import SandboxFailure, TrajectoryFailure, UsageError

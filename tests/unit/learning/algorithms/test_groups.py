@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.algorithms.advantages import SAME, centred
 from learning.algorithms.groups import (
     DemonstrationStep,
     GroupStep,
@@ -18,7 +17,7 @@ from learning.algorithms.groups import (
     teaches,
     train_on,
 )
-from learning.algorithms.passk import analytic
+from learning.algorithms.passk import SAME, analytic, centred
 from learning.data.documents import chat_of
 from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
 from models.families.family import ModelFamily, TinyFamily

@@ -7,8 +7,16 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from learning.algorithms.advantages import centred
-from learning.algorithms.passk import adaptive, analytic, bootstrap, combined, exceeding, full_sampling, pass_at_k
+from learning.algorithms.passk import (
+    adaptive,
+    analytic,
+    bootstrap,
+    centred,
+    combined,
+    exceeding,
+    full_sampling,
+    pass_at_k,
+)
 
 
 def rewards(n: int, successes: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learning.data.sampler import FixedOrder, Sampler, by_sample
+from learning.data.rounds import FixedOrder, Sampler, by_sample
 
 
 @settings(deadline=None)

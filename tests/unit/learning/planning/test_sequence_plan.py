@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from learning.planning.balance import BalanceCost
-from learning.planning.sequence_milp import buckets, mixed_integer
 from learning.planning.sequence_mix import homogeneous, mixture
+from learning.planning.sequence_pack import buckets, mixed_integer
 from learning.planning.sequence_plan import ClusterCost, GroupedMicroBatch, cut, legal_degrees, plan, total
 from learning.planning.step_plan import Rules, SampleLengths, check_plan, plan_of
 from schemas.failure import PlanError

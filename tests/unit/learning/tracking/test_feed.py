@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from learning.tracking.tracker import TRACKERS, Point, Tracker, Training
+from learning.tracking import TRACKERS, Point, Tracker, Training
 from schemas.config import config_of
 from schemas.config.section import Section
 from schemas.failure import FlywheelError, UsageError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from learning.tracking.tracker import TRACKERS, Point, Training
+from learning.tracking import TRACKERS, Point, Training
 from tasks.train.recorded import Feed
 
 CONFIG = {"name": "small", "train": {"steps": 4, "group": {"k": 2}}}

@@ -7,9 +7,9 @@ import pytest
 
 from models.completion import Completion
 from models.families.family import ModelFamily
+from models.families.processor import prompt_tokens, require_same_prompt
 from models.families.prompt import Message
 from models.families.registry import family_of
-from models.families.same_prompt import prompt_tokens, require_same_prompt
 from models.language_model import LanguageModel
 from models.vlm import VlmPolicy
 from schemas.action import Wait

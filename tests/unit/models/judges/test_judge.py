@@ -10,8 +10,7 @@ import pytest
 
 import models.serving.openai
 from models.judges.endpoint import EndpointJudge, JudgeEndpointOptions
-from models.judges.fake import FakeJudge
-from models.judges.judge import Comparison, Judge, JudgeCase, JudgeFailure, Judgement
+from models.judges.judge import Comparison, FakeJudge, Judge, JudgeCase, JudgeFailure, Judgement
 from models.judges.registry import judge_of, version_of
 from schemas.config import config_of
 from schemas.config.curating import JudgeConfig

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from models.judges.fake import FakeJudge
-from models.judges.judge import Comparison, Judge, JudgeCase, JudgeFailure, Judgement, both_orders
+from models.judges.judge import Comparison, FakeJudge, Judge, JudgeCase, JudgeFailure, Judgement, both_orders
 from models.judges.registry import judge_of, version_of
 from schemas.config.curating import JudgeConfig
 from schemas.config.section import Section

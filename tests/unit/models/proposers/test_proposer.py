@@ -11,9 +11,18 @@ from models.completion import Completion
 from models.explorer import PageExplorer
 from models.families.dialects import parse_reply
 from models.policy import Context, Policy
-from models.proposers.endpoint import EndpointProposer, text_of
-from models.proposers.precedent import ExplorerProposer, PolicyProposer, PrecedentProposer, ProposerPolicyOptions
-from models.proposers.proposer import PROPOSERS, Precedent, ProposerResources, alike
+from models.proposers import (
+    PROPOSERS,
+    EndpointProposer,
+    ExplorerProposer,
+    PolicyProposer,
+    Precedent,
+    PrecedentProposer,
+    ProposerPolicyOptions,
+    ProposerResources,
+    alike,
+    text_of,
+)
 from models.serving.openai import OpenAIClient
 from schemas.action import Click, Drag, Type
 from schemas.config import config_of

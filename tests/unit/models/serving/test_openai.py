@@ -7,8 +7,7 @@ import httpx
 import pytest
 
 import models.serving.openai
-from models.serving.meter import charged, charged_since
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, charged, charged_since
 from schemas.failure import FlywheelError, UsageError
 
 KEY, SECRET = "THE_KEY", "sesame-123"

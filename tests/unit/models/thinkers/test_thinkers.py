@@ -11,8 +11,7 @@ from models.families.family import ModelFamily, TinyFamily
 from models.policy import Context
 from models.serving.openai import OpenAIClient
 from models.thinkers.asked import EndpointThinker, PolicyThinker, ThinkerPolicyOptions, thought_in
-from models.thinkers.rules import RuleThinker, TemplateThinker
-from models.thinkers.thinker import THINKERS, ThinkerCase, ThinkerResources
+from models.thinkers.thinker import THINKERS, RuleThinker, TemplateThinker, ThinkerCase, ThinkerResources
 from models.vlm import VlmPolicy
 from schemas.action import Action, Click, Type
 from schemas.config import config_of

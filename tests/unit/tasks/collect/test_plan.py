@@ -8,7 +8,7 @@ from schemas.failure import UsageError
 from schemas.tables.curriculum import CurriculumChoice
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.collect.plan import plan
+from tasks.collect.collect import plan
 from tasks.curriculum import choose_tasks
 from tasks.running.run import Run
 from tests.fixtures.sentences import Sentences

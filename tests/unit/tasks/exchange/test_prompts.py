@@ -15,7 +15,7 @@ from PIL import Image
 
 from curation.converters.format import FORMATS
 from curation.redaction import Redactor
-from environments.fake.environment import FakeSandbox
+from environments.fake import FakeSandbox
 from environments.pool import SandboxPool
 from models.completion import Completion
 from models.families.prompt import Message
@@ -25,7 +25,7 @@ from models.tiny.build import build_tiny
 from models.tiny.generator import EncodedPrompt, TinyModel
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
-from rollout.oversight import Overseen, by_person
+from rollout.judging import Overseen, by_person
 from rollout.session import roll_out
 from rollout.trajectory import Beginning, PlannedTrajectory
 from schemas.action import Wait
@@ -34,7 +34,7 @@ from schemas.observation import Observation
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
-from tasks.collect.records import write
+from tasks.collect.collect import write
 from tasks.exchange.export import export_trajectories
 from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from apps.desk.funnel import funnel_of
+from apps.desk.pages import funnel_of
 from apps.desk.queue import Queue, QueueEntry
 from schemas.config import Config, config_of
 from schemas.tables.verdict import Verdict

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.serving.meter import charge
+from models.serving.openai import charge
 from schemas.config import config_of
 from schemas.config.operations import BudgetConfig
 from schemas.failure import Paused, UsageError

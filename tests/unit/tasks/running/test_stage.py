@@ -14,7 +14,7 @@ from tasks.filter import FilterResult
 from tasks.promote.promote import PromotionResult
 from tasks.running.run import Run
 from tasks.running.stage import StageRun, observed, result_of, stage
-from tasks.train.results import TrainResult
+from tasks.train.supervised import TrainResult
 from tests.fixtures.sentences import Sentences
 
 

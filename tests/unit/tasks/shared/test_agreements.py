@@ -7,8 +7,7 @@ import pytest
 
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
-from tasks.shared.agreements import renew_agreements
-from tasks.shared.reviews import Draft, submit
+from tasks.shared.reviews import Draft, renew_agreements, submit
 from tests.parts import FAKE
 from tests.unit.storage.conftest import DEFAULTS
 

@@ -2,7 +2,7 @@
 
 from environments.catalog import catalog
 from schemas.config import load_config
-from tasks.shared.amounts import CollectedCount, collected, measured_first, measured_suites, trajectories
+from tasks.shared.trajectories import CollectedCount, collected, measured_first, measured_suites, trajectories
 
 
 def test_practice_is_counted_as_data_and_never_as_held_out() -> None:

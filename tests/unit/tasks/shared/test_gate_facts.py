@@ -11,10 +11,10 @@ from PIL import Image, ImageDraw
 from curation.pictures import detail
 from schemas.config import Config, config_of
 from storage.lake import Lake
-from tasks.collect.records import write
+from tasks.collect.collect import write
 from tasks.filter import decide
-from tasks.shared.decisions import decisions_of
 from tasks.shared.gate_facts import Known
+from tasks.shared.reviews import decisions_of
 from tests.fixtures.planted.faults import Script, form, planted
 from tests.fixtures.planted.pictures import png
 

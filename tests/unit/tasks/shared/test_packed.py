@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from schemas.table import utc_now
 from schemas.tables.reflection import Reflection
-from tasks.shared.packed import RowPacker
+from tasks.shared.material import RowPacker
 
 
 def rows(count: int) -> Iterator[Reflection]:

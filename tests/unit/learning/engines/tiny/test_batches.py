@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from learning.data.sample import TrainSample
-from learning.engines.tiny.batches import Batcher
-from learning.engines.tiny.forward import ForwardBatch, outputs_of
+from learning.engines.tiny.batches import Batcher, ForwardBatch, outputs_of
 from models.tiny.generator import prompt_text, read_tokenizer
-from models.tiny.network import TinyNet
-from models.tiny.packing import pack, visible
+from models.tiny.network import TinyNet, pack, visible
 from models.tiny.screens import pixels_of
 from models.tiny.tokens import BINS
 from schemas.config.training import TrainConfig

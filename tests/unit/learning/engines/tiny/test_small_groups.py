@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from learning.algorithms.grpo import check_drawn, token_losses
 from learning.data.rollouts import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
+from learning.engines.tiny.batches import outputs_of
 from learning.engines.tiny.engine import ReplyEncoder
-from learning.engines.tiny.forward import outputs_of
 from learning.job import Job
 from learning.trainer import train
 from models.families.family import ModelFamily

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from learning.algorithms.dpo import PairObjective
-from learning.data.preferences import Preference, read_preferences, write_preferences
-from learning.data.sample import write_screenshots
+from learning.data.sample import Preference, read_preferences, write_preferences, write_screenshots
 from learning.engines.engine import SampleRef
 from learning.engines.tiny.engine import TinyEngine
 from learning.job import Job

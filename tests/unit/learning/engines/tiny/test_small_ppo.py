@@ -18,8 +18,8 @@ from learning.algorithms.returns import explained_variance
 from learning.data.rollouts import read_rollouts
 from learning.data.sample import read_screenshots
 from learning.data.stream import StreamFolder
+from learning.engines.tiny.batches import outputs_of
 from learning.engines.tiny.engine import ReplyEncoder, TinyEngine
-from learning.engines.tiny.forward import outputs_of
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train

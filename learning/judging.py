@@ -1,4 +1,11 @@
-"""Trains the local judge from verified trajectories.
+"""Samples a bounded number of screen points with their elements for the judge's reader, uniformly.
+
+Stores verified trajectories on disk for the judge's network, so that memory does not grow with the lake.
+
+Each array of a case has its own file, with one row per case; a trajectory takes about 40 kB in all files. The files are
+memory-mapped, and training reads the rows of a batch.
+
+Trains the local judge from verified trajectories.
 
 First, the judge's reader learns the content around a point from elements that pages list, by a contrastive loss between
 pixels and names (CLIP, arXiv 2103.00020). The trained judge never sees elements. Then the whole network learns the
@@ -11,7 +18,8 @@ Both use trajectories on which the network was not trained.
 """
 
 import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +29,154 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor
 
-from learning.judging.cases import Cases
-from learning.judging.points import Points
-from models.judges.local.judge import CONFIG, TOGETHER, WEIGHTS, LocalConfig
-from models.judges.local.network import JudgeNet, reading_loss
+from models.judges.judge import JudgeCase
+from models.judges.local import (
+    CONFIG,
+    CROP,
+    TOGETHER,
+    WEIGHTS,
+    Array,
+    JudgeNet,
+    LocalConfig,
+    crop_of,
+    features_of,
+    grams_of,
+    grey_of,
+    numbered,
+    reading_loss,
+    stacked,
+)
+
+MOST = 65_536
+"""Maximum number of points, which take 168 MB of pixels on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPoint:
+    """A point of a screen, in fractions of the screen, and the element at the point."""
+
+    png: bytes
+    x: float
+    y: float
+    name: str
+    kind: str
+
+
+class Points:
+    """Keeps at most `most` of the added points, each with equal probability (Vitter's algorithm R, 1985).
+
+    Args:
+        file: a new file for the pixels; it must exist while points are drawn.
+        chance: random numbers that decide which points are kept.
+        most: maximum number of points.
+    """
+
+    def __init__(self, file: Path, chance: random.Random, most: int = MOST) -> None:
+        self._chance, self._most, self._added = chance, most, 0
+        self._crops: Array = np.memmap(file, np.uint8, "w+", shape=(most, *CROP))
+        self._names: list[str] = []
+        self._kinds: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Lists the kinds of elements of the kept points, and the empty kind, in order."""
+        return sorted({*self._kinds, ""})
+
+    def add(self, reading: LabelledPoint) -> None:
+        """Adds a point, which is kept, replaces another point, or is dropped."""
+        at = self._added if self._added < self._most else self._chance.randrange(self._added + 1)
+        self._added += 1
+        if at >= self._most:
+            return
+        if at == len(self._names):
+            self._names.append("")
+            self._kinds.append("")
+        self._crops[at] = crop_of(grey_of(reading.png), reading.x, reading.y)
+        self._names[at], self._kinds[at] = reading.name.strip().lower(), reading.kind
+
+    def draw(
+        self, count: int, order: np.random.Generator, kinds: Sequence[str]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Draws `count` points as arguments of `network.reading_loss`."""
+        at = order.integers(0, len(self), count)
+        names = [self._names[index] for index in at]
+        different = sorted({name for name in names if name}) or [""]
+        places = {name: place for place, name in enumerate(different) if name}
+        which = torch.tensor([places.get(name, -1) for name in names])
+        grams = torch.from_numpy(np.stack([grams_of(name) for name in different]))
+        shown = torch.tensor([kinds.index(self._kinds[index]) for index in at])
+        return torch.from_numpy(np.asarray(self._crops[at])), grams, which, shown
+
+
+PARTS = np.int16
+"""Number type of parts of names on disk; there are 4096 different parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Trajectory with a verifier's result."""
+
+    case: JudgeCase
+    success: bool
+    page: str
+    """Task and seed of the trajectory."""
+
+
+class Cases:
+    """Examples, added in any number and read by their numbers.
+
+    Args:
+        folder: a new or empty folder for the files; it must exist while cases are read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._shapes: dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]] = {}
+        self._mapped: dict[str, Array] = {}
+        self._truth: list[bool] = []
+        self.pages: list[str] = []
+        """Task and seed of each example."""
+
+    def __len__(self) -> int:
+        return len(self._truth)
+
+    @property
+    def truth(self) -> Tensor:
+        """Returns (n,) float32: 1 for a success, else 0."""
+        return torch.tensor(self._truth, dtype=torch.float32)
+
+    @property
+    def numbers(self) -> int:
+        """Returns the length of a case's `Features.numbers`; 0 without cases."""
+        return self._shapes["numbers"][1][0] if self._shapes else 0
+
+    def add(self, examples: Sequence[Example]) -> None:
+        """Appends examples."""
+        if not examples:
+            return
+        arrays = stacked([features_of(one.case) for one in examples])
+        self._mapped = {}
+        for name, array in arrays.items():
+            kept = array.astype(PARTS) if array.dtype == np.int64 else array
+            self._shapes[name] = (kept.dtype, kept.shape[1:])
+            with (self._folder / name).open("ab") as file:
+                file.write(kept.tobytes())
+        self._truth += [one.success for one in examples]
+        self.pages += [one.page for one in examples]
+
+    def batch(self, at: Sequence[int] | Array) -> dict[str, Tensor]:
+        """Reads the cases with these numbers, as inputs of the network."""
+        if not self._mapped:
+            self._mapped = {
+                name: np.memmap(self._folder / name, dtype, "r", shape=(len(self), *shape))
+                for name, (dtype, shape) in self._shapes.items()
+            }
+        rows = {name: np.asarray(mapped[at]) for name, mapped in self._mapped.items()}
+        return numbered({name: row.astype(np.int64) if row.dtype == PARTS else row for name, row in rows.items()})
 
 
 def platt(logits: Tensor, known: Tensor) -> tuple[float, float]:

@@ -1,23 +1,122 @@
-"""Stages `quality` and `recheck`: run the quality gate before training, and again on tables written after it."""
+"""Override critical failures of the quality gate, with a reason. Overridden failures no longer stop an iteration.
+
+Warn about an iteration that differs from earlier iterations.
+
+Stages `quality` and `recheck`: run the quality gate before training, and again on tables written after it.
+"""
 
 from collections.abc import Iterable, Mapping
 
 from common.text import counted
+from curation.drift import HistogramDrift, drift
 from schemas.config import Config
+from schemas.config.sections import QualityConfig
 from schemas.failure import GateRefused, UsageError
+from schemas.table import utc_now
 from schemas.tables import TABLES
-from schemas.tables.quality import QualityResult
+from schemas.tables.quality import QualityOverride, QualityResult
 from schemas.tables.stage import StageResult, chronological, label_of
+from storage.catalog import ask
+from storage.lake import Lake
 from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
-from tasks.quality.drift import drift_results
-from tasks.quality.overrides import not_overridden
 from tasks.running.boundary import boundary
 from tasks.running.console import print_line
-from tasks.running.events import emit_failure
 from tasks.running.run import Run, run_of
+from tasks.running.run_page import emit_failure
 from tasks.running.stage import result_of, stage
 from tasks.shared.paths import docs_folder
+
+
+def not_overridden(lake: Lake, iteration: int, failed: list[QualityResult]) -> list[QualityResult]:
+    """Return the failures of an iteration that no override covers."""
+    known = lake.rows(QualityOverride, {"iteration": iteration})
+    return [row for row in failed if not any(one.covers(row) for one in known)]
+
+
+def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> list[QualityOverride]:
+    """Override every critical failure of an iteration that has no override yet.
+
+    Raises:
+        UsageError: the reason is empty, or the iteration has no failure to override.
+    """
+    if not reason.strip() or not person.strip():
+        raise UsageError("An override needs a reason, and a person who gives it.", "Write `--reason` and `--by`.")
+    rows = lake.rows(QualityResult, {"iteration": iteration, "severity": "critical", "success": False})
+    open_ones = not_overridden(lake, iteration, rows)
+    if not open_ones:
+        raise UsageError(
+            f"No critical expectation of {label_of(iteration)} failed without an override.",
+            "`flywheel quality` lists the failures; warnings stop nothing.",
+        )
+    now = utc_now()
+    written = [
+        QualityOverride(
+            iteration=iteration,
+            table=row.table,
+            expectation=row.expectation,
+            unexpected=row.unexpected,
+            broke=row.error is not None,
+            reason=reason.strip(),
+            person=person.strip(),
+            created_at=now,
+        )
+        for row in open_ones
+    ]
+    lake.append("quality_overrides", written)
+    return written
+
+
+def overridden(lake: Lake, version: int | None) -> list[QualityOverride]:
+    """Return all overrides at a version of their table, oldest first; none if the version is None."""
+    if version is None:
+        return []
+    rows = lake.rows(QualityOverride, version=version)
+    return sorted(rows, key=lambda row: (row.created_at, row.table, row.expectation))
+
+
+MEASURES = {
+    "lengths": ("trajectories", "trajectories got longer or shorter: tasks, policy or a stuck sandbox changed"),
+    "rewards": ("trajectories", "rewards moved: the policy got better or worse, or the verifier changed"),
+    "actions": ("steps", "other actions are taken: a dialect or a policy changed, or collapsed to few of them"),
+    "sizes": ("steps", "screens of other sizes than the policy was trained on"),
+    "screens": ("screenshots", "more screens are new than usual, or none are: an environment changed, or ran dry"),
+    "agreement": ("agreements", "judges agree with those who know otherwise than before: their scores are worth less"),
+}
+"""Table and reason of each measure of drift."""
+
+
+def drift_results(lake: Lake, iteration: int, config: QualityConfig) -> list[QualityResult]:
+    """Return one result for each measure that this iteration and earlier iterations have; none for an import."""
+    if iteration < 1:
+        return []
+    counts: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+    for row in ask(lake, "drift", iteration=iteration, window=config.drift_window).to_pylist():
+        now, before = counts.setdefault(row["measure"], ({}, {}))
+        now[row["category"]], before[row["category"]] = row["now"], row["before"]
+    found = {measure: drift(*counts[measure]) for measure in MEASURES if measure in counts}
+    return [_result(iteration, measure, one, config) for measure, one in found.items() if one is not None]
+
+
+def _result(iteration: int, measure: str, found: HistogramDrift, config: QualityConfig) -> QualityResult:
+    table, because = MEASURES[measure]
+    first = max(0, iteration - config.drift_window)
+    since = f"iteration {first}" if first == iteration - 1 else f"iterations {first} to {iteration - 1}"
+    limit = max(config.drift_above, found.chance)
+    seen = f"stability index {found.psi:.3f} against {since}, of {found.now:,} and {found.before:,} (limit {limit:.3f})"
+    return QualityResult(
+        iteration=iteration,
+        table=table,
+        expectation=f"Drift({measure})",
+        severity="warning",
+        success=not found.beyond(config.drift_above),
+        observed="; ".join([seen, *found.moved]),
+        unexpected=0,
+        examples="[]",
+        error=None,
+        because=because,
+        value=found.psi,
+    )
 
 
 class Passed(StageResult):

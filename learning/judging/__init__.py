@@ -1,1 +1,0 @@
-"""Trains the local judge: cases and points on disk, the fit, its calibration."""

@@ -1,1 +1,0 @@
-"""The stage `synthesize`, which makes new tasks."""
