@@ -4,6 +4,8 @@ PYTHON ?= python3
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
 PURE = $(addprefix tests/unit/, schemas common curation models/families learning/planning)
 export OMP_WAIT_POLICY = PASSIVE
+# Where this is set, as in many containers, every process that a test starts compiles the project again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test t test-lists test-pure test-lake test-real test-gpu test-nightly check docs bench setup clean
 

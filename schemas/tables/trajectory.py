@@ -84,7 +84,9 @@ SPLIT_STARTS: dict[SeedSplit, int] = {"train": 0, "validation": 1_000_000, "test
 
 def split_of(seed: int) -> SeedSplit:
     """Returns the split of a seed."""
-    return next(split for split, start in reversed(SPLIT_STARTS.items()) if seed >= start)
+    if seed >= SPLIT_STARTS["test"]:
+        return "test"
+    return "validation" if seed >= SPLIT_STARTS["validation"] else "train"
 
 
 def trajectory_id(
