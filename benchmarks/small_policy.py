@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import Bar, finish, options
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.engines.tiny.batches import ForwardBatch, outputs_of
 from learning.engines.tiny.engine import ReplyEncoder
 from learning.engines.tiny.optimizer import FlatOptimizer
@@ -28,10 +28,10 @@ from models.families.dialects import format_reply
 from models.families.family import TinyFamily
 from models.families.prompt import Message
 from models.policy import Context
+from models.precision import compute_dtype
 from models.tiny.build import build_tiny
 from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
-from models.weights import compute_dtype
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.observation import Observation, PastStep

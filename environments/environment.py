@@ -15,8 +15,7 @@ from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError
 from schemas.table import Probe
 from schemas.tables.task import GuiTask, Split, TaskEntry
-from schemas.walk import Layout
-from schemas.world import World
+from schemas.world import Layout, World
 
 Options = TypeVar("Options", bound=EnvironmentConfig)
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from learning.algorithms.method import method_of
 from learning.algorithms.objective import Objective
 from learning.checkpoint import State
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.engines.choice import engine_of
 from learning.engines.engine import Batch, Engine, Outputs, Piece, SampleRef
 from learning.job import RESULT, Job

@@ -1,29 +1,15 @@
-"""Chooses the number type of networks on a CPU.
-
-Identifies a checkpoint's weights, and the adapter in a checkpoint's folder.
-"""
+"""Identifies a checkpoint's weights, and the adapter in a checkpoint's folder."""
 
 import hashlib
 import json
 import re
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-import torch
-
 from models.safe import weight_files
 from schemas.failure import CheckpointError
-
-
-@cache
-def compute_dtype() -> torch.dtype:
-    """Returns bf16 if the processor has instructions for it, else fp32, since bf16 without them takes ten times as
-    long."""
-    found = torch.cpu.get_capabilities()
-    return torch.bfloat16 if any(there for name, there in found.items() if "bf16" in name) else torch.float32
-
 
 ADAPTER = "adapter"
 """Folder within a checkpoint for its training's adapter, in peft's format.

@@ -8,7 +8,7 @@ from curation.annotation import changed
 from curation.perception.perceive import Chosen, perceive, picture_name
 from curation.perception.screen import RecognisedScreen
 from curation.pictures import difference_hash
-from models.readers.reader import ScreenReader, reader_class
+from models.readers import ScreenReader, reader_class
 from schemas.config import Config
 from schemas.observation import elements_json, elements_of
 from schemas.table import utc_now

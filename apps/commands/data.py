@@ -107,7 +107,7 @@ def _show_export(
 
 def _reader(config: "Config", lake: "Lake") -> "Reads | None":
     """Makes the reader of screenshots without element lists, if `annotate.reader` names one; the results are cached."""
-    from models.readers.reader import reader_class
+    from models.readers import reader_class
 
     if reader_class(config.annotate.reader) is None:
         return None

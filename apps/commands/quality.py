@@ -59,7 +59,7 @@ def override(
     as_json: AsJson = False,
 ) -> None:
     """Override the critical failures of an iteration: it continues, and the reason is stored and shown."""
-    from tasks.quality import override_failures
+    from tasks.overrides import override_failures
 
     if len(reason) > MOST:
         raise UsageError(f"`--reason` has {len(reason)} characters.", f"Write 1 to {MOST}.")

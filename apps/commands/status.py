@@ -17,8 +17,8 @@ from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, chronological, label_of
 from schemas.tables.trajectory import IMPORT
 from storage.lake import Lake
+from tasks.overrides import overridden
 from tasks.promote.contest import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
-from tasks.quality import overridden
 from tasks.running.budget import pause_of
 from tasks.running.console import make_table, out
 from tasks.running.run_status import RunStatus, run_statuses

@@ -1,251 +1,11 @@
-"""Implement `flywheel diff`: the changes between two data versions, and between the policies made from them.
+"""Implement the verbs of versions: roll back the champion, compare two versions, forget a trajectory."""
 
-Implement the verbs of versions: roll back the champion, compare two versions, forget a trajectory.
-"""
-
-import json
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from apps.options import AsJson, ConfigFile, open_lake, print_result, resolve
-from curation.intervals import Interval, paired_difference, wilson
-from schemas.failure import LakeError, UsageError
-from schemas.tables.evaluation import Evaluation
-from schemas.tables.policy import PolicyVersion
-from schemas.tables.task import GuiTask
-from storage.difference import ChangedRoute, Counted, Difference, difference
-from storage.lake import Lake
-from tasks.running.console import make_table, out
-from tasks.shared.policies import policies, policy_row
-from tasks.train.train import PINNED
-
-NOW = "now"
-PLAIN = ("parent", "method", "code", "seed")
-"""Compared fields of two policies."""
-SHOWN = 12
-"""Maximum printed lines of a table; `--json` has all."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuccessRate:
-    """Number of trajectories, and the success rate of those without an environment failure; None if there are none."""
-
-    trajectories: int
-    success: float | None
-    ci: tuple[float, float] | None
-    """95 % interval."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """Two success rates, and their difference."""
-
-    a: SuccessRate
-    b: SuccessRate
-    shift: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Policies:
-    """Two policies and their differences."""
-
-    a: PolicyVersion
-    b: PolicyVersion
-    config: dict[str, tuple[Any, Any]]
-    """Differing values by dotted key."""
-    success: Interval
-    """Difference B minus A, on tasks and seeds on which both policies were measured."""
-    families: dict[str, Interval]
-    """Success difference by family of tasks."""
-
-    def both(self, name: str) -> tuple[Any, Any]:
-        """Returns a field of both policies."""
-        return getattr(self.a, name), getattr(self.b, name)
-
-
-@dataclass(frozen=True, slots=True)
-class VersionComparison:
-    """Comparison of two data versions and, if the names are two policies, of these policies."""
-
-    a: str
-    b: str
-    pins: tuple[dict[str, int], dict[str, int]]
-    """Versions of tables, for both data versions."""
-    found: Difference
-    policies: Policies | None
-
-    @property
-    def tasks(self) -> dict[str, list[str]]:
-        """Lists tasks for which only one version has trajectories."""
-        both = self.found.tasks.items()
-        added, removed = (
-            [task for task, one in both if one.b and not one.a],
-            [task for task, one in both if one.a and not one.b],
-        )
-        return {"added": added, "removed": removed}
-
-    @property
-    def families(self) -> dict[str, Shift]:
-        """Computes the shift of success by family of tasks."""
-        return {family: _shift(one) for family, one in sorted(self.found.families.items())}
-
-    @property
-    def flips(self) -> list[ChangedRoute]:
-        """Lists changed labels, sorted by their number."""
-        return sorted(self.found.flips, key=lambda one: -one.n)
-
-    @property
-    def as_dict(self) -> dict[str, Any]:
-        """Converts the comparison to JSON, for two policies with their differences."""
-        found = {
-            "a": {"name": self.a, "versions": self.pins[0]}, "b": {"name": self.b, "versions": self.pins[1]},
-            "rows": self.found.rows, "tasks": self.tasks, "families": self.families,
-            "by_task": {task: _shift(one) for task, one in sorted(self.found.tasks.items())},
-            "flips": self.flips, "judges": self.found.judges,
-        }  # fmt: skip
-        if (made := self.policies) is None:
-            return found
-        families = {family: _paired(at) for family, at in made.families.items()}
-        plain = {name: made.both(name) for name in PLAIN}
-        config = [{"key": key, "a": a, "b": b} for key, (a, b) in made.config.items()]
-        success = {**_paired(made.success), "families": families}
-        return {**found, "policies": {**plain, "config": config, "success": success}}
-
-
-def difference_of(lake: Lake, a: str, b: str) -> VersionComparison:
-    """Compares two versions.
-
-    Raises:
-        UsageError: a name is unknown.
-        LakeError: files of a version were removed.
-    """
-    first, second = (_policy(lake, name) for name in (a, b))
-    pins = [row.pins if row else _pins(lake, name) for row, name in ((first, a), (second, b))]
-    if first or second:  # a policy pins only the tables that its training reads
-        pins = [{table: version for table, version in one.items() if table in PINNED} for one in pins]
-    for name, versions in zip((a, b), pins, strict=True):
-        if gone := lake.missing(versions):
-            listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))
-            raise LakeError(f"Data of {name} is not there any more: {listed}.", "Compare with `now` or another policy.")
-    made = _policies(lake, first, second) if first and second else None
-    return VersionComparison(a, b, (pins[0], pins[1]), difference(lake, *pins), made)
-
-
-def _policy(lake: Lake, name: str) -> PolicyVersion | None:
-    return policy_row(lake, name) if name == "champion" or name in policies(lake) else None
-
-
-def _pins(lake: Lake, name: str) -> dict[str, int]:
-    if name == NOW:
-        return lake.versions()
-    try:
-        moment = datetime.fromisoformat(name)
-    except ValueError as error:
-        known = ", ".join(policies(lake)) or "none"
-        raise UsageError(
-            f"`{name}` is no policy of {lake.uri}, not `{NOW}`, and no time.", f"Policies: {known}."
-        ) from error
-    return lake.versions_at(moment)
-
-
-def _shift(one: Counted) -> Shift:
-    a, b = wilson(one.a_successes, one.a_trials), wilson(one.b_successes, one.b_trials)
-    return Shift(_rate(one.a, a), _rate(one.b, b), b.mean - a.mean if a.n and b.n else None)
-
-
-def _rate(trajectories: int, at: Interval) -> SuccessRate:
-    return SuccessRate(trajectories, at.mean, (at.low, at.high)) if at.n else SuccessRate(trajectories, None, None)
-
-
-def _policies(lake: Lake, a: PolicyVersion, b: PolicyVersion) -> Policies:
-    first, second = (_flat(json.loads(row.config)) for row in (a, b))
-    keys = sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
-    changed = {key: (first.get(key), second.get(key)) for key in keys}
-    return Policies(a, b, changed, *_success(lake, a.policy_version, b.policy_version))
-
-
-def _flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Returns a config's values by their dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        found |= _flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
-    return found
-
-
-def _success(lake: Lake, a: str, b: str) -> tuple[Interval, dict[str, Interval]]:
-    """Computes the difference B minus A, over all tasks and by family."""
-    won: dict[str, dict[tuple[str, int], bool]] = {a: {}, b: {}}
-    for row in lake.rows(Evaluation, {"policy_version": [a, b], "suite": ["suite", "held_out"]}):
-        if row.success is not None:
-            won[row.policy_version][row.task_id, row.seed] = row.success
-    tags = {task.task_id: task.tags for task in lake.rows(GuiTask)}
-    by_family: dict[str, set[str]] = defaultdict(set)
-    for task, _ in won[a].keys() & won[b].keys():
-        by_family[next(iter(tags.get(task, ())), task.partition("/")[0])].add(task)
-    families = {
-        family: paired_difference(
-            *({key: won_it for key, won_it in won[side].items() if key[0] in tasks} for side in (b, a))
-        )
-        for family, tasks in sorted(by_family.items())
-    }
-    return paired_difference(won[b], won[a]), families
-
-
-def _paired(at: Interval) -> dict[str, Any]:
-    return {"difference": at.mean if at.n else None, "ci": (at.low, at.high) if at.n else None, "n": at.n}
-
-
-def show_difference(compared: VersionComparison) -> None:
-    """Prints the comparison, the largest changes first."""
-    console, found = out(), compared.found
-    for table, (before, after) in found.rows.items():
-        if before != after:
-            console.print(f"{table:<14} {before:>9,} {after:>9,}  {after - before:+,}")
-    for word, tasks in compared.tasks.items():
-        if tasks:
-            more = f" and {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else ""
-            console.print(f"tasks {word}: {', '.join(tasks[:SHOWN])}{more}", markup=False)
-    moved = [(name, one, one.shift) for name, one in compared.families.items() if one.shift]
-    _table("family", [(name, _number(one.a.success), _number(one.b.success), f"{shift:+.3f}")
-                      for name, one, shift in sorted(moved, key=lambda it: -abs(it[2]))[:SHOWN]])  # fmt: skip
-    for flip in compared.flips[:SHOWN]:
-        was, now = flip.was or "no route", flip.now or "no route"
-        console.print(f"{flip.n:,} trajectories from {was} to {now}, {flip.examples[0]} for one")
-    for judge, (before, after) in found.judges.items():
-        if before != after:
-            console.print(f"judge {judge}: {before:,} verdicts, then {after:,}", markup=False)
-    if compared.policies:
-        _show_policies(compared.policies)
-
-
-def _show_policies(found: Policies) -> None:
-    console = out()
-    for name in PLAIN:
-        before, after = found.both(name)
-        if before != after:
-            console.print(f"{name:<14} {before} -> {after}", markup=False)
-    for key, (before, after) in found.config.items():
-        console.print(f"{key}: {before} -> {after}", markup=False)
-    if (at := found.success).n:
-        console.print(f"success        {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}) over {at.n} pairs")
-
-
-def _table(name: str, rows: list[tuple[str, str, str, str]]) -> None:
-    if not rows:
-        return
-    table = make_table(f"<{name}", "success before", "after", "shift")
-    for row in rows:
-        table.add_row(*row)
-    out().print(table)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+from schemas.failure import UsageError
 
 
 def rollback(
@@ -278,6 +38,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show the changes between two data versions or two policies: tasks, success, labels, judges, config."""
+    from apps.commands.difference import difference_of, show_difference
 
     versions, overrides = apart(named)
     if len(versions) != 2:
@@ -297,7 +58,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Remove trajectories from the whole lake for good, and list the policies that learned from them."""
-    from apps.commands.upkeep import forget_trajectories, show_forgotten
+    from apps.commands.forgetting import forget_trajectories, show_forgotten
 
     names, overrides = apart(named)
     if not names:

@@ -19,8 +19,7 @@ from typing import Any, cast
 from curation.synthesis.leaks import HeldOut, leak
 from curation.synthesis.maker import ProposedTask, RewardMaker, Unreadable
 from curation.synthesis.player import MAX_STEPS, searched
-from schemas.walk import Layout
-from schemas.world import FieldCheck, State, World, canonical, score
+from schemas.world import FieldCheck, Layout, State, World, canonical, score
 
 
 def guards(checks: Collection[FieldCheck], initial: State, golden: State, world: World) -> tuple[FieldCheck, ...]:

@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from curation.synthesis.goal import MakerGoal
 from schemas.config.section import Section
 from schemas.registry import Registry, options_of
-from schemas.walk import Layout
-from schemas.world import FieldCheck, State, World, canonical
+from schemas.world import FieldCheck, Layout, State, World, canonical
 
 Options = TypeVar("Options", bound=Section)
 

@@ -15,8 +15,7 @@ from itertools import count
 
 from curation.synthesis.maker import Unreadable
 from curation.synthesis.words import Ask, Meant, asks
-from schemas.walk import Layout, Listing, PageItem, PageWalk
-from schemas.world import FieldCheck, Site, State, score
+from schemas.world import FieldCheck, Layout, Listing, PageItem, PageWalk, Site, State, score
 
 Move = tuple[str, int | str]
 """A step: `click` an item by its place, `clear` the focused field, or `type` a text."""

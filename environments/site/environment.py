@@ -34,8 +34,7 @@ from schemas.failure import ActionFailure
 from schemas.observation import Element, Observation
 from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
-from schemas.walk import Layout, Listing, PageItem, PageWalk
-from schemas.world import FieldCheck, Setup, Site, State, World
+from schemas.world import FieldCheck, Layout, Listing, PageItem, PageWalk, Setup, Site, State, World
 
 WIDTH = HEIGHT = 320
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from torch import Tensor
 from learning.algorithms.method import DataSource, Method, method_of
 from learning.algorithms.objective import Objective
 from learning.algorithms.policy_losses import dpo_loss
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.data.sample import Preference, read_preferences
 from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job

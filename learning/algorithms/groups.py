@@ -20,7 +20,7 @@ import numpy as np
 
 from learning.algorithms import passk
 from learning.algorithms.passk import SAME, Floats, centred, is_informative, of_group, soft_overlong
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from models.families.family import ModelFamily
 from models.families.registry import reply_limit
 from schemas.action import from_json

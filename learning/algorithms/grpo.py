@@ -15,7 +15,7 @@ from torch import Tensor
 from learning.algorithms.method import DataSource, Method, method_of
 from learning.algorithms.objective import Objective
 from learning.algorithms.policy_losses import clipped_loss, kl_loss, soft_gate_loss, truncated_weights
-from learning.data.rollouts import Rollout, read_rollouts
+from learning.data.files import Rollout, read_rollouts
 from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job
 from learning.reports import send

@@ -27,7 +27,7 @@ from learning.algorithms.grpo import GroupObjective
 from learning.algorithms.method import DataSource, Method
 from learning.algorithms.policy_losses import positive_loss, value_loss
 from learning.checkpoint import State
-from learning.data.rollouts import Rollout, read_rollouts
+from learning.data.files import Rollout, read_rollouts
 from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job
 from schemas.failure import FlywheelError

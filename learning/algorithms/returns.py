@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from learning.algorithms.groups import Member
 from learning.algorithms.passk import Floats, soft_overlong
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from schemas.config.training import PpoConfig
 
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.data.sample import PLACE, Past, Question, TrainSample
 from models.completion import Completion
 from models.families.family import ModelFamily, Size

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from learning.data.rollouts import Rollout, write_rollouts
+from learning.data.files import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
 
 KEEP = 3

@@ -31,10 +31,10 @@ from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.families.screen import picture
 from models.language_model import LanguageModel
+from models.precision import compute_dtype
 from models.safe import read_whole
 from models.sampling import choose
 from models.serving.seen import SeenScreens
-from models.weights import compute_dtype
 from schemas.config.policy import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
 

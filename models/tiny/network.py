@@ -28,6 +28,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from models.precision import compute_dtype
 from models.safe import weights_of
 from models.tiny.layout import (
     ATTENTION,
@@ -40,7 +41,6 @@ from models.tiny.layout import (
     parts_of,
     read_config,
 )
-from models.weights import compute_dtype
 from schemas.failure import CheckpointError
 
 MULTIPLE = 16

@@ -99,7 +99,7 @@ class AnnotateConfig(Section):
     """Descriptions, questions and mark questions per screen. Each screen has one caption."""
     reader: str = "page"
     """Source of elements for screens whose environment lists none. `page`: no source. `rapidocr`: text recognized from
-    the pixels (the extra `ocr`). Or a dotted path to a `models.readers.reader.ScreenReader`."""
+    the pixels (the extra `ocr`). Or a dotted path to a `models.readers.ScreenReader`."""
 
 
 class ReflectConfig(PartsSection):

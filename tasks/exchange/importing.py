@@ -28,7 +28,7 @@ from curation.converters.units import UNITS
 from curation.gates.registry import gates_of
 from curation.reviews import standing
 from environments.catalog import catalog, whole_catalog
-from models.readers.reader import reader_class
+from models.readers import reader_class
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.table import Metrics, utc_now

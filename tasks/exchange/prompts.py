@@ -13,7 +13,7 @@ from typing import Any
 
 from learning.algorithms.groups import GroupStep, asked_of, replies_of
 from learning.data.documents import chat_of
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from models.families.family import ModelFamily
 from models.families.outside import sent, tokens_of
 from models.families.processor import PromptTokens, read_processor

@@ -20,7 +20,7 @@ from learning.tracking import TRACKERS
 from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers import PROPOSERS
-from models.readers.reader import reader_class
+from models.readers import reader_class
 from models.safe import require_servable, weights_of
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config

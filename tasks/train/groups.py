@@ -16,7 +16,7 @@ from curation.curriculum import apportion, seeds
 from curation.selection import shortest_way
 from learning.algorithms.groups import DemonstrationStep, GroupStep, Member, demonstration, members_of, train_on
 from learning.algorithms.returns import one_outcome, rewarded
-from learning.data.rollouts import write_rollouts
+from learning.data.files import write_rollouts
 from models.families.registry import reply_limit
 from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config

@@ -14,7 +14,7 @@ from curation.converters.agentnet import AgentNet
 from flows.data import import_data, refilter
 from flows.flywheel import flywheel
 from flows.policies import retrain
-from models.readers import rapid
+from models import readers as rapid
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from storage.lake import Lake

@@ -9,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
+from apps.commands.forgetting import forget_trajectories
 from apps.commands.lineage import lineage_of
-from apps.commands.upkeep import forget_trajectories
 from flows.flywheel import flywheel
 from models.policy import Context
 from models.random_vlm import build_random

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from learning.data.documents import Document, chat_of, thought_of, visible_screens
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.data.sample import Screenshots
 from learning.planning.step_plan import SampleLengths, ScreenSpan
 from models.families.outside import as_sent

@@ -17,7 +17,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from learning.algorithms.objective import entropies, place_logprobs, token_logprobs
+from learning.algorithms.policy_losses import entropies, place_logprobs, token_logprobs
 from learning.data.documents import marked_sample, question_text
 from learning.data.sample import TrainSample
 from learning.engines.engine import Outputs

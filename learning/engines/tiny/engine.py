@@ -21,7 +21,7 @@ from torch import Tensor
 
 from learning.checkpoint import State
 from learning.data.documents import ANY, Document, chat_of, thought_of, visible_screens
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.data.sample import TrainSample, read_screenshots
 from learning.engines.engine import Batch, Body, Engine, Network, Outputs, SampleRef
 from learning.engines.tiny.batches import SCREEN, Batcher, ForwardBatch, outputs_of, read_piece

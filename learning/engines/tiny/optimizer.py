@@ -20,8 +20,8 @@ from torch import Tensor
 
 from learning.checkpoint import Part, State
 from learning.checkpoint import stretches as tensor_stretches
+from models.precision import compute_dtype
 from models.tiny.network import TinyNet
-from models.weights import compute_dtype
 from schemas.config.training import TrainConfig
 
 MOMENTUM = 0.95

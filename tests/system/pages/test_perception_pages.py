@@ -15,7 +15,7 @@ from curation.perception.screen import Perceived, RecognisedScreen, WordRecall, 
 from environments.pool import SandboxPool
 from models.explorer import PageExplorer
 from models.policy import Context
-from models.readers.rapid import RapidReader
+from models.readers import RapidReader
 from schemas.observation import PastStep
 from tests.parts import miniwob
 

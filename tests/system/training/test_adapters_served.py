@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from learning.data.rollouts import write_rollouts
+from learning.data.files import write_rollouts
 from learning.data.sample import write_screenshots
 from learning.job import Job
 from learning.trainer import train

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from learning.algorithms.critic import BIAS, BODY, WEIGHT
 from learning.algorithms.method import method_of
-from learning.data.rollouts import read_rollouts
+from learning.data.files import read_rollouts
 from learning.data.sample import Screenshots
 from learning.engines.choice import engine_of
 from learning.engines.fsdp.chats import Chats

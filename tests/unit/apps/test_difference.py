@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.commands.versions import difference_of, show_difference
+from apps.commands.difference import difference_of, show_difference
 from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
 from tests.fixtures.sentences import Sentences

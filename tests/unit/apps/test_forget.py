@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from apps.commands.forgetting import forget_trajectories, show_forgotten
 from apps.commands.lineage import lineage_of, show_lineage
-from apps.commands.upkeep import forget_trajectories, show_forgotten
 from common.process import home
 from schemas.failure import UsageError
 from schemas.table import utc_now

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from apps.commands.forgetting import forget_trajectories
 from apps.commands.lineage import Contributor, lineage_of, show_lineage
-from apps.commands.upkeep import forget_trajectories
 from schemas.failure import UsageError
 from schemas.table import utc_now
 from tests.fixtures.sentences import Sentences

@@ -13,7 +13,8 @@ from schemas.failure import GateRefused, UsageError
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
 from storage.lake import Lake
-from tasks.quality import examine, override_failures, passed, verify_quality
+from tasks.overrides import override_failures
+from tasks.quality import examine, passed, verify_quality
 from tasks.running.run import Run
 from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place

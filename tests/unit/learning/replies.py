@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from learning.data.rollouts import Rollout, write_rollouts
+from learning.data.files import Rollout, write_rollouts
 from learning.data.sample import Preference, write_preferences, write_screenshots
 from learning.data.stream import StreamFolder
 from learning.job import Job

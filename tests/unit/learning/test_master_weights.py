@@ -12,7 +12,7 @@ from torch import Tensor
 
 from learning.checkpoint import Stretch
 from learning.checkpoint.planner import Ranks
-from learning.data.rollouts import read_rollouts
+from learning.data.files import read_rollouts
 from learning.data.rounds import Sampler
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef

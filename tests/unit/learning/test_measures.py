@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from learning.algorithms.method import method_of
-from learning.algorithms.objective import entropies
-from learning.data.rollouts import read_rollouts
+from learning.algorithms.policy_losses import entropies
+from learning.data.files import read_rollouts
 from learning.data.rounds import Sampler
 from learning.engines.fsdp.costs import peak_of
 from learning.job import Job, TrainerReport

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from learning.data.rollouts import Rollout, write_rollouts
+from learning.data.files import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
 from learning.job import Job
 from models.families.family import ModelFamily

@@ -21,7 +21,7 @@ from common.text import ZERO_WIDTH
 from curation.converters.exchanged import About, Exchanged, ExchangedStep
 from curation.converters.files import Target
 from curation.converters.format import FORMATS
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.data.sample import Past, Question, Screenshots, TrainSample, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.engine import ReplyEncoder

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from curation.annotation import TrajectoryRoute
 from curation.perception.perceive import Chosen
-from models.readers.reader import ScreenReader
+from models.readers import ScreenReader
 from schemas.config import Config, config_of
 from schemas.observation import Element, elements_json
 from schemas.table import utc_now

@@ -10,7 +10,7 @@ from environments.site.environment import SiteEnvironment
 from schemas import action as act
 from schemas.observation import Element
 from schemas.tables.task import GuiTask
-from schemas.walk import PageItem
+from schemas.world import PageItem
 
 
 async def steps_in(pool: SandboxPool, environment: SiteEnvironment, task: GuiTask, seed: int) -> int:

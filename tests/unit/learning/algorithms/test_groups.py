@@ -19,7 +19,7 @@ from learning.algorithms.groups import (
 )
 from learning.algorithms.passk import SAME, analytic, centred
 from learning.data.documents import chat_of
-from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
+from learning.data.files import Rollout, read_rollouts, write_rollouts
 from models.families.family import ModelFamily, TinyFamily
 from models.policy import Context
 from schemas.config.policy import PolicyConfig

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from learning.algorithms.critic import BIAS, BODY, WEIGHT
 from learning.algorithms.method import method_of
 from learning.algorithms.ppo import PpoObjective
-from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
+from learning.data.files import Rollout, read_rollouts, write_rollouts
 from learning.data.sample import Screenshots, read_preferences
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.chats import Chats

@@ -19,7 +19,7 @@ from learning.algorithms.returns import (
     rewarded,
     whitened,
 )
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from schemas.config.training import PpoConfig
 
 CLICK, NOTHING = "Action: click(start_box='(500,250)')", "Hm."

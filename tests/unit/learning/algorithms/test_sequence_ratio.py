@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from learning.algorithms.grpo import GroupObjective
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.engines.engine import Batch, Outputs
 from learning.job import Job
 from schemas.config.policy import PolicyConfig

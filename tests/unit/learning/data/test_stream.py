@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.data.stream import KEEP, StreamFolder, leave_out_stale, staleness, updates_of, weights_name
 from learning.job import Job
 from learning.learner import Learner

@@ -7,9 +7,8 @@ from itertools import pairwise
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from models.readers import rapid
-from models.readers.rapid import RapidReader
-from models.readers.reader import reader_class
+from models import readers as rapid
+from models.readers import RapidReader, reader_class
 from schemas.failure import FlywheelError, UsageError
 from tests.fixtures.text_sizes import drawn as drawn_screen
 from tests.fixtures.text_sizes import read_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from learning.data.rollouts import Rollout
+from learning.data.files import Rollout
 from learning.data.sample import Past, Screenshots, TrainSample, write_screenshots
 from learning.engines.fsdp.chats import Chat, Chats
 from models.completion import Completion

@@ -9,8 +9,8 @@ import torch
 
 from learning.engines.optimizer import learning_rate
 from learning.engines.tiny.optimizer import BETAS, Adam, FlatOptimizer, _blocks, orthogonal, stretches
+from models.precision import compute_dtype
 from models.tiny.network import TinyNet
-from models.weights import compute_dtype
 from tests.unit.learning.samples import TRAIN, parent
 
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from learning.algorithms.grpo import check_drawn, token_losses
-from learning.data.rollouts import Rollout, write_rollouts
+from learning.data.files import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
 from learning.engines.tiny.batches import outputs_of
 from learning.engines.tiny.engine import ReplyEncoder

@@ -15,7 +15,7 @@ from learning.algorithms.critic import BIAS, WEIGHT, Critic, read_critic
 from learning.algorithms.policy_losses import value_loss
 from learning.algorithms.ppo import PpoObjective, TokensOf
 from learning.algorithms.returns import explained_variance
-from learning.data.rollouts import read_rollouts
+from learning.data.files import read_rollouts
 from learning.data.sample import read_screenshots
 from learning.data.stream import StreamFolder
 from learning.engines.tiny.batches import outputs_of

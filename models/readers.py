@@ -1,9 +1,14 @@
-"""Reads lines of text with their boxes by RapidOCR: PP-OCR's models on ONNX, offline, on a CPU.
+"""Defines screen readers, which find elements in pixels if no page lists them (a desktop, an imported data set).
+
+`annotate.reader` names a reader: `page` for none, `rapidocr`, or `my_package.my_module:MyReader`.
+
+Reads lines of text with their boxes by RapidOCR: PP-OCR's models on ONNX, offline, on a CPU.
 
 A screen is read in overlapping tiles at its own resolution, and parts of lines that cross an edge are joined.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -11,9 +16,47 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from common.picture import rgb_of
-from models.readers.reader import ScreenReader
 from schemas.failure import FlywheelError
 from schemas.observation import Element
+from schemas.registry import Registry
+
+NONE = "page"
+"""Name for no reader; elements then come from pages."""
+
+
+class ScreenReader(ABC):
+    """Finds elements in a picture; made without arguments."""
+
+    name: ClassVar[str]
+    """Name and version, stored with every reading; a new version reads all screens again."""
+
+    @classmethod
+    def require(cls) -> None:
+        """Raises FlywheelError if the reader cannot be made; the message names the package to install."""
+        return
+
+    @abstractmethod
+    def read(self, png: bytes) -> list[Element]:
+        """Finds the elements of a PNG from top to bottom, with boxes in [0, 1]; raises FlywheelError if it is no
+        picture."""
+
+
+READERS: Registry[ScreenReader] = Registry("annotate.reader", ScreenReader, {"rapidocr": "models.readers:RapidReader"})
+
+
+def reader_class(name: str) -> type[ScreenReader] | None:
+    """Finds the configured reader's class; None for `page`.
+
+    Raises:
+        UsageError: there is no reader of this name.
+        FlywheelError: a package that the reader needs is not installed.
+    """
+    if name == NONE:
+        return None
+    found = READERS.class_of(name)
+    found.require()
+    return found
+
 
 MODULES = ("rapidocr", "onnxruntime")
 SIDE = 736
