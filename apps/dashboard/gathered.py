@@ -17,7 +17,7 @@ from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.promote.contest import ROLLED_BACK, rolled_back, standing
 from tasks.running.budget import Account, account
-from tasks.running.console import Spec, label, success_chart
+from tasks.running.curve import Spec, label, success_chart
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policies
 

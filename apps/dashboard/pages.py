@@ -20,7 +20,7 @@ from schemas.tables.trajectory import Trajectory
 from tasks.promote.contest import OUTCOMES as DECIDED
 from tasks.promote.contest import rolled_back, standing
 from tasks.quality import MEASURES
-from tasks.running.console import label
+from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.policies import policies
 from tasks.shared.status import success_of

@@ -18,7 +18,7 @@ from flywheel import OpenLake
 from schemas.config import Config
 from schemas.table import utc_now
 from storage.lake import Lake
-from tasks.running.console import success_chart
+from tasks.running.curve import success_chart
 from tasks.shared.paths import work_folder
 
 PAGE = "index.html"

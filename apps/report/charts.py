@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from schemas.tables.policy import MEASURES
-from tasks.running.console import (
+from tasks.running.curve import (
     EXPLORED,
     EXPLORER,
     POLICY,

@@ -284,7 +284,7 @@ class TransformersModel(LanguageModel):
         self.processor: Any = read_processor(directory)
         self.model: Any = read_whole(AutoModelForImageTextToText, directory).eval()
         if config.precision == "int8":
-            from models.tiny.int8 import quantized
+            from models.tiny.generator import quantized
 
             self.model = quantized(self.model)
         self.model.to(device)

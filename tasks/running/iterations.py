@@ -59,7 +59,7 @@ def close_iteration(config: Config, iteration: int) -> None:
 
 
 def _show(lake: Lake, iteration: int) -> None:
-    from tasks.running.console import success_chart, svg
+    from tasks.running.curve import success_chart, svg
 
     rows = [row for row in iterations(lake) if 0 <= row.iteration <= iteration]
     finished = sorted(lake.rows(Stage, {"iteration": iteration}), key=lambda row: row.started_at)

@@ -15,7 +15,7 @@ from flows.flywheel import flywheel
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.running import run_page
-from tasks.running.console import success_chart, svg
+from tasks.running.curve import success_chart, svg
 from tasks.running.iterations import finished_iterations
 from tasks.shared.status import IterationStatus
 

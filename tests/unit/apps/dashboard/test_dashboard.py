@@ -26,7 +26,7 @@ from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.promote import roll_back
-from tasks.running.console import Spec
+from tasks.running.curve import Spec
 from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of

@@ -9,8 +9,7 @@ from torch import nn
 from models.random_vlm import build_random
 from models.serving.local import TransformersModel
 from models.tiny.build import build_tiny
-from models.tiny.generator import TinyModel
-from models.tiny.int8 import Int8Net
+from models.tiny.generator import Int8Net, TinyModel
 from models.tiny.network import TinyNet
 from models.vlm import VlmPolicy
 from schemas.failure import UsageError
