@@ -199,8 +199,8 @@ def test_a_long_reply_is_read_in_time_that_grows_with_its_length(name: str, piec
             family.read(Completion((part + "\n") * (length // len(part))), SCREEN)
         return time.process_time() - started
 
-    twice = seconds(40_000)
-    assert twice < 0.3 or twice < min(6 * seconds(20_000), 2.0)
+    # A first reading also fills caches, so a slow one is repeated before it is compared with half of its length.
+    assert seconds(40_000) < 0.3 or seconds(40_000) < min(6 * seconds(20_000), 2.0)
 
 
 def chat(family: ModelFamily, past: int = 2) -> list[tuple[str, str]]:
