@@ -196,10 +196,8 @@ def compare(mix: Mix, ranks: int) -> dict[str, float]:
         "ours": ours,
     }
     ideal = sum(int(cost.sum()) / ranks for cost in costs)
-    found = {
-        name: sum(loads(*one, ranks).max() for one in zip(costs, plans, strict=True)) / ideal
-        for name, plans in arms.items()
-    }
+    paired = {name: zip(costs, plans, strict=True) for name, plans in arms.items()}
+    found = {name: sum(loads(*one, ranks).max() for one in each) / ideal for name, each in paired.items()}
     return {**found, "least possible": sum(map(least, costs, [ranks] * len(costs))) / ideal, "plan ms": 1000 * planned}
 
 

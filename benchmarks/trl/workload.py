@@ -12,16 +12,9 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from learning.algorithms.method import method_of
+from learning.data import sample as files
 from learning.data.documents import Document, chat_of, visible_screens
-from learning.data.sample import (
-    Past,
-    Preference,
-    Screenshots,
-    TrainSample,
-    write_preferences,
-    write_samples,
-    write_screenshots,
-)
+from learning.data.sample import Past, Preference, Screenshots, TrainSample
 from learning.job import Job
 from models.families.processor import read_processor
 from models.families.registry import family_of
@@ -87,10 +80,10 @@ def _write(folder: Path, name: str, scale: Scale) -> Workload:
     count, sizes = scale.batch * scale.steps, (EQUAL,) if name == "sft equal" else scale.mixed
     made = [_sample(draw, pngs, sizes, past=name in ("sft mixed", "dpo")) for _ in range(count)]
     if method == "dpo":
-        write_preferences(own / "samples", [_preference(at, sample) for at, sample in enumerate(made)])
+        files.write_preferences(own / "samples", [_preference(at, sample) for at, sample in enumerate(made)])
     else:
-        write_samples(own / "samples", made)
-    write_screenshots(own / "screenshots", pngs)
+        files.write_samples(own / "samples", made)
+    files.write_screenshots(own / "screenshots", pngs)
     train = TrainConfig.model_validate(
         {
             "method": "dpo" if method == "dpo" else "sft", "batch": scale.batch, "warmup": 0, "decay": 0.0,

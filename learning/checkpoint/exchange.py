@@ -9,10 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from learning.checkpoint.boxes import Box, moved
 from learning.checkpoint.loading import BlockCopy, FileBlock, LoadingPlan
 from learning.checkpoint.shard_file import ALIGN, padded
-from learning.checkpoint.state import LocalBox, inside
+from learning.checkpoint.state import Box, LocalBox, inside, moved
 from schemas.failure import DamagedError
 from storage.objects import ObjectStore
 

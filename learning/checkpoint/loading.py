@@ -22,11 +22,23 @@ from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _Storag
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import SavePlan
 
-from learning.checkpoint.boxes import Box, Shape, Shared, flat_boxes, flat_index, moved, overlap, spread
 from learning.checkpoint.manifest import Manifest, TensorEntry, TensorPiece, folder_of
 from learning.checkpoint.planner import box_of, bytes_of
 from learning.checkpoint.shard_file import Slot, Written, laid_out, padded
-from learning.checkpoint.state import State, memory_of, place_in, view_at
+from learning.checkpoint.state import (
+    Box,
+    Shape,
+    Shared,
+    State,
+    flat_boxes,
+    flat_index,
+    memory_of,
+    moved,
+    overlap,
+    place_in,
+    spread,
+    view_at,
+)
 
 Wanted = list[tuple[str, Box]]
 """Boxes of tensors that one rank loads."""

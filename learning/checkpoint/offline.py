@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from learning.checkpoint.boxes import Box
 from learning.checkpoint.exchange import place_own, read_blocks
 from learning.checkpoint.loading import described, loading_plan, taken
 from learning.checkpoint.manifest import (
@@ -25,7 +24,7 @@ from learning.checkpoint.manifest import (
 )
 from learning.checkpoint.planner import global_plan, local_plan
 from learning.checkpoint.shard_file import write_file
-from learning.checkpoint.state import LocalBox, State, Stretch
+from learning.checkpoint.state import Box, LocalBox, State, Stretch
 from schemas.failure import FlywheelError, UsageError
 from storage.objects import ObjectStore
 

@@ -27,8 +27,7 @@ from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, Writ
 from torch.distributed.checkpoint.utils import _DistWrapper
 from typing_extensions import override
 
-from learning.checkpoint.boxes import Box, Shared, cut, spread
-from learning.checkpoint.state import LocalBox, State, dtype_of, holdings, shape_of
+from learning.checkpoint.state import Box, LocalBox, Shared, State, cut, dtype_of, holdings, shape_of, spread
 from schemas.failure import CheckpointError, DamagedError, FlywheelError, RankLostError
 
 SLICES = 8

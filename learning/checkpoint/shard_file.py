@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learning.checkpoint.boxes import Box
 from learning.checkpoint.manifest import FileEntry, TensorPiece
+from learning.checkpoint.state import Box
 from storage.objects import ObjectStore, Sink
 
 BLOCK = 4 << 20

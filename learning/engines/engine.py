@@ -77,7 +77,7 @@ class Outputs:
     """() an additional loss term of the network; it is not reported."""
 
 
-class Network(ABC):
+class TrainedNetwork(ABC):
     """One rank's share of a network with gradient and optimiser; all ranks call every method.
 
     Args:
@@ -124,7 +124,7 @@ class Network(ABC):
         """Frees the weights that were gathered for passes without gradient; called after such passes."""
 
 
-class Body(Network):
+class Body(TrainedNetwork):
     """Separate network of a critic."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Body(Network):
         """Returns the whole weights by name; needed on rank 0 only."""
 
 
-class Engine(Network):
+class Engine(TrainedNetwork):
     """One rank's share of a network that is trained.
 
     Args:

@@ -26,7 +26,7 @@ from torch.distributed.fsdp import FSDPModule
 from learning.checkpoint import State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
-from learning.engines.engine import Batch, Body, Engine, Network, Outputs, SampleRef
+from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef, TrainedNetwork
 from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain, write_adapters
 from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
@@ -58,7 +58,7 @@ from schemas.config.training import TrainConfig
 from schemas.failure import CheckpointError, FlywheelError, PlanError
 
 
-class Sharded(Network):
+class Sharded(TrainedNetwork):
     """A model of a directory, sharded block by block over all ranks.
 
     Args:

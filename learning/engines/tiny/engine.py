@@ -23,7 +23,7 @@ from learning.checkpoint import State
 from learning.data.documents import ANY, Document, chat_of, thought_of, visible_screens
 from learning.data.files import Rollout
 from learning.data.sample import TrainSample, read_screenshots
-from learning.engines.engine import Batch, Body, Engine, Network, Outputs, SampleRef
+from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef, TrainedNetwork
 from learning.engines.tiny.batches import SCREEN, Batcher, ForwardBatch, outputs_of, read_piece
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.job import Job
@@ -146,7 +146,7 @@ class ReplyEncoder:
         )
 
 
-class TinyTrained(Network):
+class TinyTrained(TrainedNetwork):
     """A small network with one flat gradient; all ranks hold the same weights.
 
     Args:

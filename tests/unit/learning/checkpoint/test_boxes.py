@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learning.checkpoint.boxes import Box, Shared, cut, flat_boxes, flat_index, overlap, spread
+from learning.checkpoint.state import Box, Shared, cut, flat_boxes, flat_index, overlap, spread
 
 shapes = st.lists(st.integers(1, 6), min_size=0, max_size=4).map(tuple)
 
