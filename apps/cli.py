@@ -4,7 +4,6 @@ From the start, a signal ends the command with the signal's status and one line 
 first imports only built-in modules, and each verb imports its own modules when it is called.
 """
 
-import gc
 import os
 import signal
 import sys
@@ -14,9 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     import typer
-
-GC_OBJECTS = 10_000
-"""New objects after which the garbage collector runs. Imports make many objects and hardly any garbage."""
 
 
 def make_app() -> "typer.Typer":
@@ -46,7 +42,6 @@ def make_app() -> "typer.Typer":
 
 def start() -> None:
     """Runs the console entry, which heeds signals from the beginning."""
-    gc.set_threshold(GC_OBJECTS, *gc.get_threshold()[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)

@@ -30,7 +30,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from tasks.shared.status import version
+        from tasks.shared.version import version
 
         typer.echo(f"flywheel {version()}")
         raise typer.Exit

@@ -155,3 +155,21 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def memory_mb(pid: int) -> float:
+    """Returns the resident memory of a process and its descendants, in MB (shared pages count in each); 0 if it is
+    gone."""
+    import psutil  # here, since most processes do not need it
+
+    def resident(process: psutil.Process) -> int:
+        try:
+            return process.memory_info().rss
+        except psutil.NoSuchProcess:
+            return 0
+
+    try:
+        first = psutil.Process(pid)
+        return sum(map(resident, (first, *first.children(recursive=True)))) / 1e6
+    except psutil.NoSuchProcess:
+        return 0.0

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar, final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from environments.programs import memory_mb
+from common.process import memory_mb
 from environments.sandbox import Sandbox
 from schemas.failure import FlywheelError, SandboxFailure
 

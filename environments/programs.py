@@ -1,7 +1,5 @@
 """Run build programs, one process in a folder at a time; each ends with this process and reports the reason of a
 failure.
-
-Measure the memory of a host's processes.
 """
 
 import contextlib
@@ -15,8 +13,6 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
-
-import psutil
 
 from common.process import theirs
 from common.supervisor import supervised
@@ -158,21 +154,3 @@ def _full(folder: Path, lines: Sequence[str]) -> str:
             if (free := shutil.disk_usage(place).free) < FULL_BELOW:
                 return f"The disk is full, with {free / 1e6:.1f} MB left in {place}"
     return f"The disk of {folder} is full" if any("No space left" in line for line in lines) else ""
-
-
-def memory_mb(pid: int) -> float:
-    """Returns the resident memory of a process and its descendants, in MB (shared pages count in each); 0 if it is
-    gone."""
-    try:
-        first = psutil.Process(pid)
-        all_of_them = [first, *first.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return 0.0
-    return sum(map(_resident, all_of_them)) / 1e6
-
-
-def _resident(process: psutil.Process) -> int:
-    try:
-        return process.memory_info().rss
-    except psutil.NoSuchProcess:
-        return 0

@@ -10,7 +10,7 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
-from tasks.shared.claims import claim
+from tasks.shared.lease import claim
 from tasks.shared.policies import PolicyRecipe, champion, last_iteration, register
 
 TAKEN = (SAFETENSORS, ".json", ".txt", ".jinja", ".model")

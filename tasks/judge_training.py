@@ -26,8 +26,8 @@ from schemas.tables.step import Step
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.running.console import bar, err
-from tasks.shared.claims import NAME
 from tasks.shared.gate_facts import Stored, judged_tasks
+from tasks.shared.lease import NAME
 from tasks.shared.material import pngs_of
 from tasks.shared.paths import work_folder
 from tasks.shared.trajectories import trajectories_of

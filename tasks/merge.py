@@ -15,7 +15,7 @@ from tasks.measure import measured
 from tasks.running.boundary import boundary
 from tasks.running.console import err
 from tasks.running.run import run_of
-from tasks.shared.claims import claim
+from tasks.shared.lease import claim
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import PolicyRecipe, ancestry, last_iteration, policies, policy_row, register
 from tasks.shared.weights import checkpoint_folder

@@ -27,7 +27,7 @@ from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.running.console import err
 from tasks.running.run import Run
-from tasks.shared.status import code_version
+from tasks.shared.version import code_version
 
 SPEC = "https://openlineage.io/spec"
 EVENT = f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"

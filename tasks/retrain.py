@@ -13,7 +13,7 @@ from tasks.preflight.machine import require_descent, require_held_out
 from tasks.preflight.unused_keys import LAUNCHED
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
-from tasks.shared.claims import claim
+from tasks.shared.lease import claim
 from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import champion, last_iteration, policy_row
 from tasks.shared.weights import checkpoint_folder

@@ -22,7 +22,7 @@ from schemas.tables.verdict import DECISION, Verdict
 from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.overrides import overridden
-from tasks.promote.contest import ROLLED_BACK, as_dict, event_of, rolled_back, standing
+from tasks.promote.events import ROLLED_BACK, as_dict, event_of, rolled_back, standing
 from tasks.running.console import make_table, out
 from tasks.shared.policies import made_from, policies, policy_row
 from tasks.shared.reviews import reviews_of

@@ -19,7 +19,7 @@ from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.blobs import MANIFEST
 from storage.lake import Lake
-from tasks.promote.contest import as_dict, event_of
+from tasks.promote.events import as_dict, event_of
 from tasks.running.console import make_table, out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row

@@ -18,7 +18,7 @@ from schemas.tables.stage import STAGES, chronological, label_of
 from schemas.tables.trajectory import IMPORT
 from storage.lake import Lake
 from tasks.overrides import overridden
-from tasks.promote.contest import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
+from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
 from tasks.running.budget import pause_of
 from tasks.running.console import make_table, out
 from tasks.running.run_status import RunStatus, run_statuses

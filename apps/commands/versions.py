@@ -18,7 +18,7 @@ def rollback(
 ) -> None:
     """Make the previous champion, or VERSION, the champion again; the next training starts from it."""
     from apps.commands.policies import roll_back_to
-    from tasks.promote.contest import as_dict
+    from tasks.promote.events import as_dict
 
     versions, overrides = apart(named)
     if len(versions) > 1:

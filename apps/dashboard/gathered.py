@@ -15,7 +15,7 @@ from flywheel import OpenLake
 from schemas.config import Config
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
-from tasks.promote.contest import ROLLED_BACK, rolled_back, standing
+from tasks.promote.events import ROLLED_BACK, rolled_back, standing
 from tasks.running.budget import Account, account
 from tasks.running.curve import Spec, label, success_chart
 from tasks.shared.paths import work_folder

@@ -17,8 +17,8 @@ from apps.report.charts import training
 from flywheel.frames import POINTS, rows_of
 from schemas.failure import UsageError
 from schemas.tables.trajectory import Trajectory
-from tasks.promote.contest import OUTCOMES as DECIDED
-from tasks.promote.contest import rolled_back, standing
+from tasks.promote.events import OUTCOMES as DECIDED
+from tasks.promote.events import rolled_back, standing
 from tasks.quality import MEASURES
 from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses

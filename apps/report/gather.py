@@ -13,7 +13,7 @@ from schemas.config import Config
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import STAGES
 from schemas.tables.task import short_names
-from tasks.promote.contest import outcomes, rolled_back, standing
+from tasks.promote.events import outcomes, rolled_back, standing
 from tasks.running.curve import EXPLORER, label
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies

@@ -36,7 +36,7 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.task import GuiTask, Split
 from tasks.running.console import out
-from tasks.shared.status import version
+from tasks.shared.version import version
 
 OPEN = "/health"
 """Path that is answered without a token, for clients that wait for the server."""

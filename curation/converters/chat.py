@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from common.text import Storable, counted, storable, strict_json
-from curation.converters.acting import holds_call
 from curation.converters.exchanged import (
     Exchanged,
     ExchangedStep,
@@ -36,7 +35,7 @@ from curation.converters.units import extent_of, scale_of
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
-from models.families.thinking import REASONING
+from models.families.thinking import REASONING, holds_call
 from schemas.action import Action, Hotkey, Type
 
 SHOWN = 5

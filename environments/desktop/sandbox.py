@@ -9,12 +9,12 @@ from functools import partial
 from importlib.resources import files as files_of
 from typing import TYPE_CHECKING, Any
 
+from common.process import memory_mb
 from environments.desktop.boxed import AskFailed, RunningDesktop
 from environments.desktop.goal import DesktopGoal, File, State, Window, unmet
 from environments.desktop.tasks.task import Command, DesktopInstance, DesktopTask, in_home
 from environments.keys import key_of, keys_of
 from environments.placeholder import filled_in_order
-from environments.programs import memory_mb
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas import action as act

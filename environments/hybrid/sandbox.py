@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.process import memory_mb
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig
 from environments.chromium.page import PageKind
@@ -31,7 +32,6 @@ from environments.hybrid.tasks.task import HybridGoal, HybridInstance, Template,
 from environments.hybrid.terminal import TerminalSession
 from environments.hybrid.web import page_of
 from environments.hybrid.workspace import Workspace
-from environments.programs import memory_mb
 from schemas import action as act
 from schemas.failure import ActionFailure
 from schemas.tables.task import GuiTask

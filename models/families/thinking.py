@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from models.families.acting import LANGUAGES
+from models.families.acting import LANGUAGES, names_call
 from models.families.outside import SELECTOR, marked, unmarked
-from models.families.reading import ParsedReply, without_opening
+from models.families.reading import ParsedReply, finds_call, without_opening
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message that hold its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and
@@ -178,3 +178,9 @@ def readable(thought: str, bare: str, forms: Sequence[Callable[[str], str]], rea
             return reply
     broken = _TAG.sub(lambda tag: f"({tag[0][1:-1]})", plain)
     return forms[-1](broken if thought == unmarked(thought) else marked(broken))
+
+
+def holds_call(reply: str) -> bool:
+    """Checks in linear time whether a reply has a call after its thinking, even of an unknown action; never raises."""
+    answer = split_thinking(reply)[1]
+    return finds_call(answer) or names_call(answer)

@@ -96,7 +96,7 @@ def _job(at: str) -> tuple[Job, Path]:
         UsageError: the job does not exist on this machine.
     """
     if "://" in at:
-        from tasks.launching.launchers import fetch_job
+        from tasks.launching.stored import fetch_job
 
         return fetch_job(at)
     if not Path(at).is_file():

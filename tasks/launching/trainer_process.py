@@ -22,7 +22,8 @@ from common.process import repeated
 from learning.job import Job, TrainerReport
 from learning.status_folder import ENDED, Heartbeat, StallTimer, StatusFolder, every
 from schemas.failure import FlywheelError
-from tasks.launching.launchers import LAUNCHERS, Launcher, Start, Stored
+from tasks.launching.launchers import LAUNCHERS, Launcher, Start
+from tasks.launching.stored import Stored
 from tasks.running.console import err, print_line
 from tasks.running.run_status import CURRENT
 

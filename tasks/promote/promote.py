@@ -21,24 +21,15 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.evaluate import measure_challenger
 from tasks.preflight.machine import require_held_out
-from tasks.promote.contest import (
-    abandoned,
-    broken_acting,
-    broken_making,
-    decided,
-    decided_at,
-    event_of,
-    opponent,
-    promotion_lock,
-    rule_of,
-)
+from tasks.promote.contest import broken_acting, broken_making, decided, opponent, rule_of
+from tasks.promote.events import abandoned, decided_at, event_of, promotion_lock
 from tasks.running.boundary import boundary
 from tasks.running.console import print_line
 from tasks.running.run import Run, run_of
 from tasks.running.run_page import DECIDED, HELD, emit_result
 from tasks.running.stage import stage
-from tasks.shared.master_weights import sweep_master_weights
 from tasks.shared.policies import champion, made_in, measured_ancestor, policy_row, promotions
+from tasks.shared.weights import sweep_master_weights
 
 DECISION_TEXTS = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}
 NUMBERS = {"decision", "pairs", "wins", "losses", "difference", "low", "high", "llr", "reason", "against", "champion"}

@@ -11,7 +11,7 @@ from schemas.table import utc_now
 from schemas.tables.policy import Kind, PolicyVersion, Status
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
-from tasks.shared.status import code_version
+from tasks.shared.version import code_version
 
 STATUS: dict[Kind, Status] = {"initial": "champion", "intermediate": "intermediate"}
 """Status of a new policy by kind, if it is not a candidate."""

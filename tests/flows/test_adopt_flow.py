@@ -66,7 +66,7 @@ def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(tu
     small = turned(0)
     lake = Lake.open(small.lake)
     given = moved(Path(shutil.copytree(checkpoint_folder(lake, "policy-initial"), tmp_path / "given")))
-    dying = "import sys; from storage.lake import Lake; from tasks.shared.claims import claim; "
+    dying = "import sys; from storage.lake import Lake; from tasks.shared.lease import claim; "
     dying += "from schemas.config.sections import LakeConfig; "
     dying += "claim(Lake.open(LakeConfig(uri=sys.argv[1])), 'adopted', {'directory': sys.argv[2]})"
     subprocess.run([sys.executable, "-c", dying, lake.uri, str(given)], check=True)

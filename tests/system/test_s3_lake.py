@@ -25,7 +25,7 @@ from storage.lake import Lake
 from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.preflight.preflight import probes
-from tasks.promote.contest import LOCK
+from tasks.promote.events import LOCK
 from tests.system.parts import streaming
 from tests.system.parts.s3 import BUCKET, KEY, SECRET, free_ports
 
@@ -51,7 +51,7 @@ DECIDE = """
 import json, sys, time
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
-from tasks.promote.contest import promotion_lock
+from tasks.promote.events import promotion_lock
 lake, spans = Lake.open(LakeConfig.model_validate_json(sys.argv[1]), create=False), []
 for _ in range(4):
     with promotion_lock(lake):

@@ -18,16 +18,16 @@ from storage.blobs import Blobs
 from storage.objects import ObjectStore, RemoteStore
 from storage.schema_marker import make_marker
 from tasks.exchange import importing
-from tasks.promote.contest import promotion_lock
+from tasks.promote.events import promotion_lock
 from tasks.running import run_status
-from tasks.shared import claims, lease, master_weights
+from tasks.shared import lease, weights
 from tests.unit.interleaving import Turns, every_order, process_number
 
 SWITCHES = 3
 LEASE = "control/run"
 SLEEPER = lease.LeaseOwner(machine="sleeper", process=os.getpid(), began=0.0, host="sleeper")
 ASLEEP, AWAKE = (SLEEPER.model_copy(update={"attempt": one}).model_dump_json().encode() for one in "12")
-TAKEN = claims.Claim.this(recipe="another").model_dump_json().encode()
+TAKEN = lease.Claim.this(recipe="another").model_dump_json().encode()
 
 
 def lake_of(store: ObjectStore) -> Any:
@@ -216,16 +216,16 @@ def test_an_import_has_a_number_of_its_own(same: bool, monkeypatch: pytest.Monke
 
 def test_a_name_of_a_policy_is_claimed_once() -> None:
     def process(number: int) -> Callable[[RemoteStore], str]:
-        return lambda store: claims.claim(lake_of(store), "retrained", {"of": number})
+        return lambda store: lease.claim(lake_of(store), "retrained", {"of": number})
 
     for found, left in every_order(lambda _: [process(0), process(1)], SWITCHES):
         assert sorted(found) == ["retrained-0000", "retrained-0001"] and len(left) == 2
 
     def sweep(store: RemoteStore) -> None:
-        store.delete(f"{claims.FOLDER}/retrained-0000/0000.json")
+        store.delete(f"{lease.FOLDER}/retrained-0000/0000.json")
 
     for (name, _), _ in every_order(
-        lambda _: [process(0), sweep], 12, {f"{claims.FOLDER}/retrained-0000/0000.json": TAKEN}
+        lambda _: [process(0), sweep], 12, {f"{lease.FOLDER}/retrained-0000/0000.json": TAKEN}
     ):
         assert name in ("retrained-0000", "retrained-0001")
 
@@ -262,7 +262,7 @@ def test_notes_and_runs_that_end_while_they_are_listed_are_left_out() -> None:
     owner = lease.Owner.this().model_dump_json().encode()
 
     def readers(store: RemoteStore) -> object:
-        return master_weights._notes(lake_of(store))
+        return weights._notes(lake_of(store))
 
     def runs(store: RemoteStore) -> object:
         return run_status._files(lake_of(store))
@@ -271,7 +271,7 @@ def test_notes_and_runs_that_end_while_they_are_listed_are_left_out() -> None:
         for name in store.sizes():
             store.delete(name)
 
-    before = {f"{master_weights.FOLDER}/p1/{n}.json": owner for n in "ab"} | {
+    before = {f"{weights.FOLDER}/p1/{n}.json": owner for n in "ab"} | {
         f"{run_status.FOLDER}/{n}.json": b"" for n in "ab"
     }
     for look in (readers, runs):

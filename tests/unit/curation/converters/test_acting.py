@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from curation.converters.acting import holds_call
 from models.families.dialects import DIALECTS, format_action
 from models.families.prompt import SAMPLES
 from models.families.registry import FAMILIES
+from models.families.thinking import holds_call
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from tests.fixtures.planted.replies import NEWER, SEEDS, mutated, with_odd_values

@@ -22,7 +22,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
-from tasks.promote.contest import abandoned, decisions, event_of
+from tasks.promote.events import abandoned, decisions, event_of
 from tasks.promote.promote import challenge, leak, roll_back
 from tasks.shared.policies import champion, policies, policy_row, promotions
 from tests.fixtures.sentences import Sentences

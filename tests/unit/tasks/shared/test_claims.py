@@ -10,10 +10,10 @@ import pytest
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.shared.claims import claim
+from tasks.shared.lease import claim
 from tests.fixtures.sentences import Sentences
 
-CLAIM = "from tasks.shared.claims import claim; from storage.lake import Lake; import json, sys; "
+CLAIM = "from tasks.shared.lease import claim; from storage.lake import Lake; import json, sys; "
 CLAIM += "from schemas.config.sections import LakeConfig; lake = Lake.open(LakeConfig(uri=sys.argv[1])); "
 CLAIM += "print(claim(lake, 'retrained', json.loads(sys.argv[2])), flush=True); sys.stdin.read()"
 

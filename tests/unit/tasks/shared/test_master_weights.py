@@ -13,8 +13,7 @@ from models.tiny.layout import TRAINING
 from schemas.config import config_of
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
-from tasks.shared.master_weights import sweep_master_weights
-from tasks.shared.weights import checkpoint_folder
+from tasks.shared.weights import checkpoint_folder, sweep_master_weights
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 READ = "import sys; from schemas.config.sections import LakeConfig; from storage.lake import Lake; "
