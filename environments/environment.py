@@ -12,8 +12,7 @@ from typing import ClassVar, Generic, TypeVar, final
 from environments.host import Host
 from environments.sandbox import Sandbox
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError
-from schemas.table import Probe
+from schemas.failure import FlywheelError, Probe
 from schemas.tables.task import GuiTask, Split, TaskEntry
 from schemas.world import Layout, World
 

@@ -1,4 +1,6 @@
-"""Run an event loop that ends in order at SIGINT and SIGTERM.
+"""Judge trajectories of tasks without a verifier. The judge's score is the reward.
+
+Run an event loop that ends in order at SIGINT and SIGTERM.
 
 A signal handler that raises an exception can interrupt the event loop anywhere. If it interrupts a callback outside any
 task, the loop only reports the exception and continues. If it interrupts the loop just before a callback, the callback
@@ -27,10 +29,9 @@ from rich.progress import Progress
 from environments.pool import SandboxPool
 from environments.registry import environments_of
 from models.judges.judge import Judge
-from models.judges.registry import required_judge
+from models.judges.registry import case_of, required_judge, verdict_of
 from rollout.actor import Actor
 from rollout.failures import Ended, failed_tasks, short
-from rollout.judging import with_judgement
 from rollout.session import roll_out
 from rollout.threads import DaemonThreads
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
@@ -38,6 +39,30 @@ from schemas.config import Config
 from schemas.failure import EnvironmentDown, is_environment_failure
 from schemas.tables.task import JUDGED
 from schemas.tables.trajectory import Trajectory
+
+
+def with_judgement(
+    config: Config, judge: Judge[Any] | None, planned: PlannedTrajectory, record: FinishedTrajectory
+) -> FinishedTrajectory:
+    """Add the judge's verdict to a trajectory of a task without a verifier, with the score as the reward.
+
+    A trajectory that failed because of the policy, such as a reply without an action, keeps its reward of 0 and is not
+    judged. If the judge fails, the trajectory becomes an environment failure.
+    """
+    trajectory = record.trajectory
+    if judge is None or planned.task.verifier != JUDGED or trajectory.failure_boundary is not None:
+        return record
+    pngs = {digest: seen.png for digest, seen in record.screenshots.items()}
+    (judgement,) = judge.score([case_of(trajectory.instruction, record.steps, pngs, config.judge)], config.judge.votes)
+    record.verdict = verdict_of(judge, config.judge, trajectory, judgement)
+    if record.verdict is None:
+        failed = {"reward": None, "success": None, "termination": "failure", "failure_boundary": "judge"}
+        record.trajectory = trajectory.model_copy(update={**failed, "failure_reason": judgement.reason})
+    else:
+        scored = {"reward": judgement.score, "success": record.verdict.passed}
+        record.trajectory = trajectory.model_copy(update=scored)
+    return record
+
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -3,11 +3,14 @@
 A failure that ends a trajectory is stored in its row, with a boundary that names the cause. Failures with the boundary
 `policy` or `action` count against the policy. All others are environment failures. An environment failure counts
 neither as a success nor as a failure, so means, groups and the curriculum leave it out.
+
+Define the checks of `flywheel doctor`. Required checks also refuse a run that would fail.
 """
 
 import errno
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
 Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage", "budget", "server"]
 BOUNDARIES: tuple[str, ...] = get_args(Boundary)
@@ -135,3 +138,39 @@ class ActionFailure(TrajectoryFailure):
 
     def __init__(self, reason: str) -> None:
         super().__init__("action", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """Result of one check."""
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    """Fix of a failed check."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the result in the form of `--json`.
+
+        `found` and `mend` are earlier names of `detail` and `hint`, kept for older programs.
+        """
+        return {**asdict(self), "found": self.detail, "mend": self.hint}
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One check."""
+
+    name: str
+    examine: Callable[[], str]
+    """Runs the check and returns its result as text. Raises FlywheelError if the check fails."""
+    required: bool = True
+    """Whether a failed check refuses a run. Required checks must be quick. Only `flywheel doctor` runs other checks."""
+
+    def check(self) -> CheckReport:
+        """Runs the check and reports success or failure."""
+        try:
+            return CheckReport(self.name, True, self.examine())
+        except FlywheelError as error:
+            return CheckReport(self.name, False, error.problem, error.hint)

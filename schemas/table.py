@@ -2,15 +2,13 @@
 
 The Arrow schema is derived from the annotations of the row class. Only optional fields of the row are nullable in
 Arrow.
-
-Define the checks of `flywheel doctor`. Required checks also refuse a run that would fail.
 """
 
 import threading
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import Annotated, Any, Literal, TypeAlias, Union
@@ -19,7 +17,6 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from common.text import Storable
-from schemas.failure import FlywheelError
 
 SCHEMA_VERSION = 5
 """Version of all table contracts together.
@@ -169,39 +166,3 @@ def _field(name: str, hint: Any) -> pa.Field:
         hint = Text  # a Literal: a closed set of strings
     kind = next(extra for extra in typing.get_args(hint)[1:] if isinstance(extra, pa.DataType))
     return pa.field(name, kind, nullable=nullable)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """Result of one check."""
-
-    name: str
-    ok: bool
-    detail: str
-    hint: str = ""
-    """Fix of a failed check."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the result in the form of `--json`.
-
-        `found` and `mend` are earlier names of `detail` and `hint`, kept for older programs.
-        """
-        return {**asdict(self), "found": self.detail, "mend": self.hint}
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One check."""
-
-    name: str
-    examine: Callable[[], str]
-    """Runs the check and returns its result as text. Raises FlywheelError if the check fails."""
-    required: bool = True
-    """Whether a failed check refuses a run. Required checks must be quick. Only `flywheel doctor` runs other checks."""
-
-    def check(self) -> CheckReport:
-        """Runs the check and reports success or failure."""
-        try:
-            return CheckReport(self.name, True, self.examine())
-        except FlywheelError as error:
-            return CheckReport(self.name, False, error.problem, error.hint)

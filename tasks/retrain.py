@@ -9,7 +9,7 @@ from schemas.failure import LakeError, UsageError
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.openlineage import emitted
-from tasks.preflight.machine import require_descent, require_held_out
+from tasks.preflight.checks import require_descent, require_held_out
 from tasks.preflight.unused_keys import LAUNCHED
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of

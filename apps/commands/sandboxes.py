@@ -21,7 +21,7 @@ from apps.options import (
 )
 
 if TYPE_CHECKING:
-    from tasks.preflight.machine import Available
+    from tasks.preflight.checks import Available
     from tasks.running.run_status import RunStatus
 
 Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Task names; the suite if not given.")]
@@ -67,7 +67,7 @@ def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson
     """Show the environments of the config and the built-in kinds, with the requirements that this machine lacks."""
     from dataclasses import asdict
 
-    from tasks.preflight.machine import available
+    from tasks.preflight.checks import available
 
     found = available(resolve(config, overrides))
     print_result(as_json, {"environments": [asdict(one) for one in found]}, lambda: _show_available(found))

@@ -12,7 +12,7 @@ from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, p
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
-    from schemas.table import CheckReport
+    from schemas.failure import CheckReport
 
 
 def init(

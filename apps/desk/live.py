@@ -23,7 +23,8 @@ from models.completion import Completion
 from models.judges.registry import required_judge
 from models.policy import EXPLORERS, Context
 from rollout.actor import Actor
-from rollout.judging import PERSON, Overseen, by_person, with_judgement
+from rollout.replies import PERSON, Overseen, by_person
+from rollout.runner import with_judgement
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.action import Action, to_json

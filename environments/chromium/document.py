@@ -14,9 +14,8 @@ from environments.chromium.page import ScriptFailure
 from environments.verifier import Verifier
 from schemas.action import Click
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, all_of
+from schemas.failure import FlywheelError, Probe, SandboxFailure, TrajectoryFailure, all_of
 from schemas.observation import Observation
-from schemas.table import Probe
 
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ChromiumConfig)

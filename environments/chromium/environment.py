@@ -12,7 +12,7 @@ from environments.host import Host, start_once
 from environments.sandbox import Sandbox
 from schemas.config.section import Count, Positive, Whole
 from schemas.config.sections import EnvironmentConfig
-from schemas.table import Probe
+from schemas.failure import Probe
 
 
 class ChromiumConfig(EnvironmentConfig):

@@ -17,8 +17,7 @@ from environments.environment import Environment
 from environments.host import Host, NoHost, start_once
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError
-from schemas.table import Probe
+from schemas.failure import FlywheelError, Probe
 from schemas.tables.task import TaskEntry
 
 Side = Annotated[int, Field(ge=320, le=4096)]

@@ -24,9 +24,8 @@ from environments.verifier import OwnOutcome
 from schemas.action import Action
 from schemas.config.section import Count, Positive, Section
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import TrajectoryFailure
+from schemas.failure import Probe, TrajectoryFailure
 from schemas.observation import Outcome
-from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 
 PAGES = Path(__file__).with_name("pages")

@@ -18,8 +18,7 @@ from environments.hybrid.tasks.task import Template
 from environments.hybrid.terminal import TerminalSession
 from environments.sandbox import Sandbox
 from schemas.config.section import Count, Positive
-from schemas.failure import FlywheelError, TrajectoryFailure
-from schemas.table import Probe
+from schemas.failure import FlywheelError, Probe, TrajectoryFailure
 from schemas.tables.task import TaskEntry
 
 STOPS_S = 10.0

@@ -12,9 +12,8 @@ from environments.openenv.client import WireClient, address_of
 from environments.openenv.foreign import ForeignConfig, ForeignEnvironment, first_of
 from environments.openenv.sandbox import OpenEnvSandbox
 from schemas.config.section import Count
-from schemas.failure import FlywheelError
+from schemas.failure import FlywheelError, Probe
 from schemas.observation import Observation
-from schemas.table import Probe
 
 ASK_S = 5.0
 """Seconds that a server may take to answer the check that it is reachable."""

@@ -27,9 +27,8 @@ from environments.verifier import OwnOutcome
 from schemas.action import Action, CallUser, Finished
 from schemas.config.section import Count, Positive
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
+from schemas.failure import FlywheelError, Probe, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
-from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 
 ASK_S = 5.0

@@ -30,9 +30,8 @@ from environments.site.app import PEOPLE, ROOTS, START, TYPES, Rows, Widget, cha
 from schemas import action as act
 from schemas.config.section import Whole
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import ActionFailure
+from schemas.failure import ActionFailure, Probe
 from schemas.observation import Element, Observation
-from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.world import FieldCheck, Layout, Listing, PageItem, PageWalk, Setup, Site, State, World
 

@@ -32,9 +32,8 @@ from schemas import action as act
 from schemas.config import Config
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure, UsageError, all_of
+from schemas.failure import FlywheelError, Probe, SandboxFailure, UsageError, all_of
 from schemas.observation import Outcome
-from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.world import State
 

@@ -17,9 +17,8 @@ from environments.openenv.foreign import ForeignConfig, ForeignEnvironment, firs
 from environments.workers.build import MODULES, python_in
 from environments.workers.host import WorkerHost
 from schemas.config.section import Count, Positive, Whole
-from schemas.failure import FlywheelError
+from schemas.failure import FlywheelError, Probe
 from schemas.observation import Observation
-from schemas.table import Probe
 from schemas.tables.task import TaskEntry
 
 FOREIGN = Path(__file__).with_name("foreign")

@@ -24,16 +24,15 @@ from models.readers import reader_class
 from models.safe import require_servable, weights_of
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
-from schemas.failure import CheckpointError, LakeError, UsageError
+from schemas.failure import CheckpointError, CheckReport, LakeError, Probe, UsageError
 from schemas.registry import options_of
-from schemas.table import CheckReport, Probe
 from schemas.tables.task import GuiTask
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from storage.explained import explained
 from storage.forgetting import unreadable
 from storage.lake import Lake
-from tasks.preflight.machine import machine_probes, require_descent, require_held_out, require_trusted
+from tasks.preflight.checks import machine_probes, require_descent, require_held_out, require_trusted
 from tasks.preflight.unused_keys import ALL_READ, for_later_trainings, refuse_unused_keys
 from tasks.running.cluster import require_cluster
 from tasks.running.traces import require_traces

@@ -20,7 +20,7 @@ from schemas.tables.trajectory import SPLIT_STARTS
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.evaluate import measure_challenger
-from tasks.preflight.machine import require_held_out
+from tasks.preflight.checks import require_held_out
 from tasks.promote.contest import broken_acting, broken_making, decided, opponent, rule_of
 from tasks.promote.events import abandoned, decided_at, event_of, promotion_lock
 from tasks.running.boundary import boundary

@@ -15,7 +15,7 @@ from models.policy import EXPLORERS, Policy
 from models.proposers import PROPOSERS, Precedent, ProposerResources
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
-from rollout.judging import Write, admitting, recorded
+from rollout.replies import Write, admitting, recorded
 from rollout.runner import roll_out_all
 from rollout.trajectory import DISAGREES, Beginning, FinishedTrajectory, PlannedTrajectory, StepReply
 from schemas.action import from_json

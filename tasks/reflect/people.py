@@ -15,7 +15,7 @@ from typing import Literal
 
 from common.text import counted
 from curation.annotation import TrajectoryRoute, annotations_of
-from rollout.judging import corrected
+from rollout.replies import corrected
 from rollout.trajectory import PlannedTrajectory
 from schemas.action import from_json
 from schemas.config import Config

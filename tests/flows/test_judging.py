@@ -16,7 +16,7 @@ from models.families.dialects import parse_reply
 from models.judges.judge import FakeJudge, Judge, JudgeCase, JudgeFailure, Judgement
 from models.policy import Context, Policy
 from rollout.actor import Actor
-from rollout.judging import with_judgement
+from rollout.runner import with_judgement
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config, config_of

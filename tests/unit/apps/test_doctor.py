@@ -11,9 +11,8 @@ import pytest
 
 from apps.commands.plan import plan_of
 from schemas.config import Config, config_of
-from schemas.failure import FlywheelError, UsageError
-from schemas.table import CheckReport
-from tasks.preflight.machine import LOCK, compare_packages
+from schemas.failure import CheckReport, FlywheelError, UsageError
+from tasks.preflight.checks import LOCK, compare_packages
 from tasks.preflight.preflight import examine, planned, probes, require
 from tests.fixtures.sentences import Sentences
 

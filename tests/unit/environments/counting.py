@@ -11,9 +11,8 @@ from environments.verifier import Verifier
 from schemas import action as act
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError
+from schemas.failure import FlywheelError, Probe
 from schemas.observation import Observation, Outcome
-from schemas.table import Probe
 from schemas.tables.task import GuiTask, TaskEntry
 
 

@@ -9,7 +9,7 @@ from models.completion import Completion
 from models.families.dialects import format_action, parse_reply
 from models.policy import Context, Policy
 from rollout.actor import Actor
-from rollout.judging import admitting, recorded
+from rollout.replies import admitting, recorded
 from rollout.session import roll_out
 from rollout.trajectory import DISAGREES, Beginning, FinishedTrajectory, PlannedTrajectory
 from tests.parts import FAKE

@@ -25,7 +25,7 @@ from models.tiny.build import build_tiny
 from models.tiny.generator import EncodedPrompt, TinyModel
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
-from rollout.judging import Overseen, by_person
+from rollout.replies import Overseen, by_person
 from rollout.session import roll_out
 from rollout.trajectory import Beginning, PlannedTrajectory
 from schemas.action import Wait

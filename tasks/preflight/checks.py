@@ -27,9 +27,8 @@ from environments.workers.build import MODULES
 from models.judges.registry import GATE
 from models.tiny.layout import read_config
 from schemas.config import Config
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError, Probe, UsageError
 from schemas.registry import options_of
-from schemas.table import Probe
 from storage.lake import Lake
 from tasks.shared.paths import lake_if_any
 from tasks.shared.policies import origin_of

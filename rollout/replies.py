@@ -3,27 +3,20 @@
 
 The sandbox performs the reviewer's decision. The trajectory is rolled out and recorded like any other trajectory.
 
-Judge trajectories of tasks without a verifier. The judge's score is the reward.
-
 Convert recorded steps to replies that are performed again.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply
-from models.judges.judge import Judge
-from models.judges.registry import case_of, verdict_of
 from models.policy import Context
 from models.thoughts import reflective_thought, templated_thought
 from rollout.actor import Acts
-from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, StepReply
+from rollout.trajectory import StepReply
 from schemas.action import Action, from_json
-from schemas.config import Config
 from schemas.tables.step import Step
-from schemas.tables.task import JUDGED
 
 PERSON = "person"
 """Actor of steps that a reviewer chose, and policy of trajectories of live sessions."""
@@ -62,29 +55,6 @@ def by_person(name: str, thought: str, action: Action, dialect: str) -> Completi
     return Completion(
         text=format_reply(thought, text), version=name, actor=PERSON, thought=thought, action_text=text, action=action
     )
-
-
-def with_judgement(
-    config: Config, judge: Judge[Any] | None, planned: PlannedTrajectory, record: FinishedTrajectory
-) -> FinishedTrajectory:
-    """Add the judge's verdict to a trajectory of a task without a verifier, with the score as the reward.
-
-    A trajectory that failed because of the policy, such as a reply without an action, keeps its reward of 0 and is not
-    judged. If the judge fails, the trajectory becomes an environment failure.
-    """
-    trajectory = record.trajectory
-    if judge is None or planned.task.verifier != JUDGED or trajectory.failure_boundary is not None:
-        return record
-    pngs = {digest: seen.png for digest, seen in record.screenshots.items()}
-    (judgement,) = judge.score([case_of(trajectory.instruction, record.steps, pngs, config.judge)], config.judge.votes)
-    record.verdict = verdict_of(judge, config.judge, trajectory, judgement)
-    if record.verdict is None:
-        failed = {"reward": None, "success": None, "termination": "failure", "failure_boundary": "judge"}
-        record.trajectory = trajectory.model_copy(update={**failed, "failure_reason": judgement.reason})
-    else:
-        scored = {"reward": judgement.score, "success": record.verdict.passed}
-        record.trajectory = trajectory.model_copy(update=scored)
-    return record
 
 
 Write = Callable[[Action, tuple[int, int]], str]
