@@ -11,9 +11,8 @@ its last occurrence, since an equal screen may have another state, and its last 
 begins at the trajectory's final state, which costs the least if the last action was wrong. It goes back in doubling
 strides, then halves the range between a failed and a successful state.
 
-Judge single steps in hindsight by rules: reflective filtering's fields (OpenCUA, arXiv 2508.09123).
-
-A trajectory does not need a redundant step: it changed nothing, or it is between two occurrences of the same screen.
+The module also judges single steps in hindsight by rules: reflective filtering's fields (OpenCUA, arXiv 2508.09123). A
+trajectory does not need a redundant step: it changed nothing, or it is between two occurrences of the same screen.
 Rules cannot confirm that an action was correct; they only deny it if the action could not be performed.
 """
 

@@ -1,6 +1,6 @@
 """Define hosts of sandboxes, such as a browser that is replaced when it dies; a host may have no process.
 
-List the sandboxes that this process currently leases.
+The module also lists the sandboxes that this process currently leases.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ are final: they enforce time limits and turn a hung sandbox or an unexpected err
 environment implements the methods with an underscore. So an answer of a page or an action of a policy ends at most its
 own trajectory.
 
-Define sandboxes whose state is JSON that can be set and read, and a verifier of a task's checks on it.
+A `StatefulSandbox` has a JSON state that can be set and read; the verifier `state` checks a task's goal on it.
 """
 
 import asyncio

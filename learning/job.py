@@ -1,9 +1,8 @@
 """Defines the training job: all inputs of a trainer process, as a JSON file that is stored with the new checkpoint.
 
-Identity of a training job, and the paths of its checkpoints; imports no `torch`.
-
-The identity covers everything that determines a training's numbers, such as parent, samples, seed, steps and rates. It
-does not cover the number of ranks and the distribution of work, so a training can resume on another number of ranks.
+The module also has the identity of a job and the paths of its checkpoints, and does not import torch. The identity
+covers everything that determines a training's numbers, such as parent, samples, seed, steps and rates. It does not
+cover the number of ranks and the distribution of work, so a training can resume on another number of ranks.
 """
 
 import hashlib

@@ -1,11 +1,8 @@
-"""Samples a bounded number of screen points with their elements for the judge's reader, uniformly.
+"""Trains the local judge from verified trajectories.
 
-Stores verified trajectories on disk for the judge's network, so that memory does not grow with the lake.
-
-Each array of a case has its own file, with one row per case; a trajectory takes about 40 kB in all files. The files are
-memory-mapped, and training reads the rows of a batch.
-
-Trains the local judge from verified trajectories.
+The judge's reader gets a bounded number of screen points with their elements, sampled uniformly. Verified trajectories
+are stored on disk, so that memory does not grow with the lake. Each array of a case has its own file, with one row per
+case; a trajectory takes about 40 kB in all files. The files are memory-mapped, and training reads the rows of a batch.
 
 First, the judge's reader learns the content around a point from elements that pages list, by a contrastive loss between
 pixels and names (CLIP, arXiv 2103.00020). The trained judge never sees elements. Then the whole network learns the

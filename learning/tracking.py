@@ -3,11 +3,9 @@
 A tracker only receives measures. It runs in a separate thread of the stage that reads the trainer's messages
 (`tasks.train.recorded`). So a tracker that fails or hangs does not affect the training.
 
-Tracks trainings with TensorBoard: event files in a folder for each training (`tensorboard --logdir FOLDER`).
-
-Tracks trainings with MLflow: one run for each training, on a server or in a local file.
-
-Tracks trainings with Weights & Biases: one run for each training, online or as files to synchronise later.
+TensorBoard gets event files in a folder for each training (`tensorboard --logdir FOLDER`). MLflow gets one run for each
+training, on a server or in a local file. Weights & Biases gets one run for each training, online or as files to
+synchronise later.
 """
 
 import logging

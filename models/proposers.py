@@ -4,19 +4,16 @@ A proposer acts in a sandbox in the state in which a trajectory went wrong. `Con
 failed in this state: the recorded action, and the actions of earlier attempts. So attempts are drawn without
 replacement. A proposal is never trusted: only proposals that the verifier rewards are used for training.
 
-Proposes by precedent: transfers successful steps of the same task, from another seed, to the current screen.
-
-A precedent is a step of a successful trajectory: its action, the kind and name of its element, and the point on the
+The proposer `precedent` transfers successful steps of the same task, from another seed, to the current screen. A
+precedent is a step of a successful trajectory: its action, the kind and name of its element, and the point on the
 element. On the current screen, the action is transferred to an element of the same kind. If the precedent's instruction
 has the element's name, the target is an element whose name is in the current instruction. Otherwise the target is an
 element of the same name. Without such a name, it is the element with the same index, if both screens have equally many
 elements of this kind. The proposer has no other knowledge of a task, and as for every proposer, only successful
 proposals count. If no precedent is left, the explorer proposes.
 
-The module also has proposers that use the explorer, and the policy at a higher temperature.
-
-Proposes corrections with a model behind any OpenAI-compatible server; the prompt has the screen and its failed
-actions.
+Other proposers use the explorer, the policy at a higher temperature, or a model behind any OpenAI-compatible server,
+whose prompt has the screen and its failed actions.
 """
 
 import base64

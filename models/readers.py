@@ -2,9 +2,8 @@
 
 `annotate.reader` names a reader: `page` for none, `rapidocr`, or `my_package.my_module:MyReader`.
 
-Reads lines of text with their boxes by RapidOCR: PP-OCR's models on ONNX, offline, on a CPU.
-
-A screen is read in overlapping tiles at its own resolution, and parts of lines that cross an edge are joined.
+The reader `rapidocr` reads lines of text with their boxes: PP-OCR's models on ONNX, offline, on a CPU. A screen is read
+in overlapping tiles at its own resolution, and parts of lines that cross an edge are joined.
 """
 
 import logging

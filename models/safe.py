@@ -7,10 +7,8 @@ This module selects the weights' files for the trainer, the policy, hashes, expo
 common rule of `transformers`, vLLM and SGLang: the files of `model.safetensors.index.json`, else `model.safetensors`.
 It refuses a directory that these programs would read differently.
 
-Checks that weights are numbers with which a network can be trained.
-
-A weight that is no number makes every reply nonsense, or stops the acting process. A huge weight makes gradients that
-are no numbers.
+The module also checks that weights are numbers with which a network can be trained. A weight that is no number makes
+every reply nonsense, or stops the acting process. A huge weight makes gradients that are no numbers.
 """
 
 import json

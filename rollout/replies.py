@@ -1,9 +1,10 @@
-"""Roll out under a reviewer's control: a policy proposes each step, and a reviewer decides (UI-TARS-2, arXiv
-2509.02544).
+"""Make replies that no policy samples: a reviewer's, and recorded ones.
+
+Under a reviewer's control: a policy proposes each step, and a reviewer decides (UI-TARS-2, arXiv 2509.02544).
 
 The sandbox performs the reviewer's decision. The trajectory is rolled out and recorded like any other trajectory.
 
-Convert recorded steps to replies that are performed again.
+Recorded steps are converted to replies that are performed again.
 """
 
 from collections.abc import Awaitable, Callable

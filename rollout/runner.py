@@ -1,18 +1,15 @@
-"""Judge trajectories of tasks without a verifier. The judge's score is the reward.
+"""Roll out many trajectories concurrently, judge them, and end in order at SIGINT and SIGTERM.
 
-Run an event loop that ends in order at SIGINT and SIGTERM.
+A judge's score is the reward of tasks without a verifier. A signal handler that raises an exception can interrupt the
+event loop anywhere. If it interrupts a callback outside any task, the loop only reports the exception and continues. If
+it interrupts the loop just before a callback, the callback is lost, and a task that waits for it never ends. A signal
+therefore only cancels the main task, as `asyncio.run` does for SIGINT. The original handler runs after the task has
+ended.
 
-A signal handler that raises an exception can interrupt the event loop anywhere. If it interrupts a callback outside any
-task, the loop only reports the exception and continues. If it interrupts the loop just before a callback, the callback
-is lost, and a task that waits for it never ends. A signal therefore only cancels the main task, as `asyncio.run` does
-for SIGINT. The original handler runs after the task has ended.
-
-Roll out many trajectories concurrently, pass them on in chunks, and retry environment failures.
-
-Failures of the environment, the server or the judge are kept and retried, and do not count against the policy. If all
-recent trajectories of an environment failed like this, the rollout stops instead of using up all attempts. A few
-failing tasks do not stop a rollout, because a single trajectory without such a failure shows that the environment
-works. After a rollout, `rollout.failures` reports the failures of each task.
+Finished trajectories are passed on in chunks. Failures of the environment, the server or the judge are kept and
+retried, and do not count against the policy. If all recent trajectories of an environment failed like this, the rollout
+stops instead of using up all attempts. A few failing tasks do not stop a rollout, because a single trajectory without
+such a failure shows that the environment works. After a rollout, `rollout.failures` reports the failures of each task.
 """
 
 import asyncio

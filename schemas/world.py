@@ -1,13 +1,11 @@
-"""Define interfaces for walking through an environment's linked pages without a sandbox.
-
-`curation.synthesis.player` uses them to search for the goal of a task. The step limit of the task follows from the cost
-of this search.
-
-Define worlds: descriptions of an environment from which makers propose new tasks.
+"""Define worlds: descriptions of an environment from which makers propose new tasks.
 
 A world describes the fields of a sandbox's JSON state, and a site: entities with attributes, and links between them.
 Each attribute has its wording in instructions. A world consists of data only, so makers need no sandbox. A made task
 has a `Setup`: its initial state and the checks that give its reward.
+
+`curation.synthesis.player` walks through an environment's linked pages without a sandbox, to search for the goal of a
+task. The step limit of the task follows from the cost of this search.
 """
 
 import json

@@ -1,9 +1,8 @@
-"""Read a table in batches. After an outage of the store, the read continues after the last batch.
+"""Read a table in batches, and index its keys, so that a row is not written twice.
 
-Index the keys of a table, so that a row is not written twice.
-
-The index reads only the key columns. It reads each file once, because files of a Delta table never change, and does not
-read files that this process wrote. Rows are looked up by their first key column before the full comparison.
+After an outage of the store, a read continues after the last batch. The index reads only the key columns. It reads each
+file once, because files of a Delta table never change, and does not read files that this process wrote. Rows are looked
+up by their first key column before the full comparison.
 """
 
 from collections.abc import Callable, Iterator, Sequence

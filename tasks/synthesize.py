@@ -4,7 +4,7 @@ The stage processes one environment and one maker at a time. The proposals depen
 are stored as evaluations, and all rows of a batch are written in one commit. An interrupted stage therefore continues
 at the same point.
 
-Define the commands of `flywheel tasks`: make tasks outside of an iteration, list tasks, and retire a task.
+The commands of `flywheel tasks` make tasks outside of an iteration, list tasks, and retire a task.
 """
 
 import json

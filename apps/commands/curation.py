@@ -1,7 +1,4 @@
-"""Implement the verbs over stored trajectories: `flywheel refilter`, `flywheel think` and `flywheel judge`.
-
-Implement `flywheel curriculum explain`: show the weight of each task by iteration, and the reason.
-"""
+"""Implement the verbs over stored trajectories: `refilter`, `think`, `judge` and `curriculum explain`."""
 
 from dataclasses import asdict
 from difflib import get_close_matches

@@ -1,6 +1,6 @@
-"""Count the trajectories of each iteration that reach training, and the reasons of the others by stage.
+"""Serve the desk's pages, rendered on the server, with every text escaped.
 
-Serve the desk's pages, rendered on the server, with every text escaped.
+The funnel counts the trajectories of each iteration that reach training, and the reasons of the others.
 """
 
 import json

@@ -1,12 +1,9 @@
-"""Authenticate every request and every handshake for a sandbox, before a session is opened.
+"""Implement `flywheel serve-sandboxes`: start the pool, then answer requests until a signal.
 
-As at the desk (`apps.desk.security`): on the loopback interface every local program may connect; elsewhere a token is
-required. Pages of other sites are refused, even in an accepted browser: they can open a WebSocket, but it carries their
-`Origin`, or another `Host`.
-
-Implement `flywheel serve-sandboxes`: start the pool, then answer requests until a signal.
-
-The server has the pages and the WebSocket of OpenEnv's interface (docs/sandboxes.md).
+The server has the pages and the WebSocket of OpenEnv's interface (docs/sandboxes.md). It authenticates every request
+and every handshake before a session is opened. As at the desk (`apps.desk.security`): on the loopback interface every
+local program may connect; elsewhere a token is required. Pages of other sites are refused, even in an accepted browser:
+they can open a WebSocket, but it carries their `Origin`, or another `Host`.
 """
 
 import asyncio

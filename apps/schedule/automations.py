@@ -1,6 +1,6 @@
-"""Select the Prefect server: the configured server, else the server that `flywheel up` started on this machine.
+"""Define a Prefect server's automations as code: created once by name, and updated in place.
 
-Define a Prefect server's automations as code: created once by name, and updated in place.
+The server is the configured one, else the one that `flywheel up` started on this machine.
 
 Events of the `watch` deployment (`tasks.watch`) start retraining. This deployment counts in the lake, which holds the
 state, and the server only reacts. Other programs can emit `flywheel.retraining.wanted`. A server may be shared, so only

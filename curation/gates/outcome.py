@@ -1,11 +1,9 @@
-"""The gates for success: by the task's verifier, or by a judge if the task has no verifier.
+"""The gates for outcomes: of the environment, of the verifier or judge, and of people.
 
-The gate `environment`: rejects trajectories that ended because the environment failed.
-
-The gate `people`: samples a share of the passed trajectories for review by people.
-
-The sample depends only on the trajectory's id. So a larger share contains every smaller one, and repeated filter runs
-take the same sample.
+`environment` rejects trajectories that ended because the environment failed. `success` uses the task's verifier, or a
+judge if the task has none. `people` samples a share of the passed trajectories for review by people. The sample depends
+only on the trajectory's id. So a larger share contains every smaller one, and repeated filter runs take the same
+sample.
 """
 
 import hashlib

@@ -1,13 +1,13 @@
-"""The gate `duplicates`: keeps near-copies of an accepted trajectory out of training.
+"""The gates for repetition: `duplicates`, `redundant` and `loops`.
 
-A near-copy is still a success: it counts in its group and in statistics, and is only not imitated.
+`duplicates` keeps near-copies of an accepted trajectory out of training. A near-copy is still a success: it counts in
+its group and in statistics, and is only not imitated.
 
-The gate `redundant`: rejects trajectories that mostly change nothing or take detours.
+`redundant` rejects trajectories that mostly change nothing or take detours. A few such steps are no reason to reject a
+trajectory. Each step has its own finding (`curation/reflection.py`), and training imitates only the shortest path
+through the screens.
 
-A few such steps are no reason to reject a trajectory. Each step has its own finding (`curation/reflection.py`), and
-training imitates only the shortest path through the screens.
-
-The gate `loops`: rejects repetitions of the same actions on the same screens.
+`loops` rejects repetitions of the same actions on the same screens.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ Elements come from a page or from a reader of pixels. A description must stay tr
 moves the picture by a few pixels. So a place near the border of two regions has no name. A name that does not fit into
 its box, such as the hidden text of an icon, does not count.
 
-Measure the agreement of elements read from pixels with the page's own list: words and their places.
+The module also measures how far elements read from pixels agree with the page's own list: words and their places.
 """
 
 import hashlib

@@ -1,7 +1,4 @@
-"""Shared parts of the built-in makers: from goals to a whole proposal, and pieces of goals sampled from a site.
-
-Create the configured makers of tasks and of rewards.
-"""
+"""Creates the configured makers of tasks and of rewards, and has the parts that the built-in makers share."""
 
 import random
 from collections.abc import Sequence

@@ -4,12 +4,11 @@ Each attribute is scored for its distinctiveness in bits: log2 of the number of 
 number with the same value. Attributes that reveal too much are dropped, and the others are made vaguer. The maker keeps
 the fewest conditions that identify the entity on the whole site.
 
-Multi-hop chains (UI-TARS-2, arXiv 2509.02544): each hop's answer is embedded in the next question.
+Multi-hop chains embed each hop's answer in the next question. Forwards, a question asks for the target of links: `the
+city of the maker of the product that ...`. Backwards, each linked entity is described instead of named: `the product
+whose maker is the maker whose city is the city that ...`.
 
-Forwards, a question asks for the target of links: `the city of the maker of the product that ...`. Backwards, each
-linked entity is described instead of named: `the product whose maker is the maker whose city is the city that ...`.
-
-Harder forms of a task: a more distant start, a target by description, or distractors in the cart.
+Harder forms of a task have a more distant start, a target by description, or distractors in the cart.
 """
 
 import math

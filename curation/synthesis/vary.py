@@ -1,6 +1,7 @@
-"""Makes variations of a task: the same request for another entity, in other words, from another page.
+"""Makes variations of a task, and composes two tasks to one.
 
-Compose two tasks to one: on a site, their goals are joined; other tasks are performed in turn.
+A variation is the same request for another entity, in other words, from another page. On a site, the goals of two tasks
+are joined; other tasks are performed in turn.
 """
 
 import random

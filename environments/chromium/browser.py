@@ -1,9 +1,8 @@
-"""Exchange Chrome DevTools Protocol messages over `--remote-debugging-pipe`: NUL-separated JSON on two descriptors.
+"""Run a headless Chromium that draws only when asked, driven over a pipe.
 
-A pipe needs no port, no handshake and no web socket library. It closes when the browser ends, so every pending call
-fails at once instead of waiting for a timeout. One pipe carries many flat sessions.
-
-Run a headless Chromium that draws only when asked, driven over a pipe.
+Chrome DevTools Protocol messages go over `--remote-debugging-pipe`: NUL-separated JSON on two descriptors. A pipe needs
+no port, no handshake and no web socket library. It closes when the browser ends, so every pending call fails at once
+instead of waiting for a timeout. One pipe carries many flat sessions.
 
 Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
 display's clock; only the headless shell has them. The browser has no network, no telemetry and a temporary profile. The

@@ -1,6 +1,4 @@
-"""Define a game's settings: its page, the expressions that read it, and the reference of its score.
-
-Run games as an environment: pages with a score, the built-in ones and the user's own.
+"""Run games as an environment: pages with a score, the built-in ones and the user's own.
 
 A game runs in a page: a seed and a level start it, and its JavaScript gives score, level and end.
 """

@@ -1,7 +1,4 @@
-"""Compare the state of a sandbox with a task's goal. This module runs no program; a program's answers come from its own
-sandbox (`environments.hybrid.sandbox`).
-
-Lease a hybrid sandbox: a page that shows the workspace, and a bubblewrap sandbox with its files and its shell.
+"""Lease a hybrid sandbox: a page that shows the workspace, and a bubblewrap sandbox with its files and its shell.
 
 A policy acts in two ways. On the screen, it uses clicks and keys on the page, including its terminal and editor. With
 tools (`terminal`, `read_file`, `write_file`, `navigate`), the next screenshot shows the effects. The page holds no

@@ -1,8 +1,7 @@
-"""Run MiniWoB++ (Liu et al., ICLR 2018) in a browser page, with a clock that only actions advance.
+"""Run MiniWoB++ (Liu et al., ICLR 2018): its 130 tasks without a server, and this project's practice page.
 
-Drop-down lists open inside the page, so tasks with such lists look slightly different from the published MiniWoB++.
-
-Run MiniWoB++ as an environment: its 130 tasks without a server, and this project's practice page.
+The clock of a page advances only with actions. Drop-down lists open inside the page, so tasks with such lists look
+slightly different from the published MiniWoB++.
 """
 
 import tomllib

@@ -1,8 +1,7 @@
 """Define this project's sandboxes in OpenEnv's protocol: the fields of actions, observations and episodes.
 
-Wrap the wire's client for blocking code: gymnasium's loops, TRL's tools, a notebook.
-
-The event loop runs in its own thread, so that the server's pings are answered while a model generates.
+For blocking code (gymnasium's loops, TRL's tools, a notebook), the module wraps the client. The event loop runs in its
+own thread, so that the server's pings are answered while a model generates.
 """
 
 import asyncio

@@ -1,13 +1,7 @@
-"""Read the results of OSWorld's tasks from a machine, and the values to compare with, for the supported readings.
+"""Parse OSWorld's task files, set tasks up on a machine, and read their results from it.
 
-As in OSWorld, a reading that the machine cannot provide is None, since a policy that broke it has not done the task.
-
-Run the supported steps that set up an OSWorld task.
-
-As in OSWorld, a command's return code never fails a step, since some of OSWorld's tasks have commands with a return
-code other than 0.
-
-Parse OSWorld's task files, and report why a task cannot be played.
+As in OSWorld, a reading that the machine cannot provide is None, since a policy that broke it has not done the task. A
+command's return code never fails a step, since some of OSWorld's tasks have commands with a return code other than 0.
 
 A task is a JSON file with `id`, `instruction`, `config` (steps that set it up) and `evaluator` (the readings of the
 machine at the end, and their score). A file with an unsupported step, reading or score is open: it is listed with the

@@ -1,10 +1,8 @@
-"""Make a shop's encyclopedia from a seed: products, their makers and designers, and cities, linked.
+"""Make a shop's encyclopedia from a seed, with its pages and the effect of clicks and keys for both of its skins.
 
-Names are syllables, so that a model's general knowledge answers no question about the site.
-
-Implement the site's pages and the effect of clicks and keys for both of its skins.
-
-The seed orders lists and rows, so that a task looks different each time and stays the same.
+It links products, their makers and designers, and cities. Names are syllables, so that a model's general knowledge
+answers no question about the site. The seed orders lists and rows, so that a task looks different each time and stays
+the same.
 """
 
 import random

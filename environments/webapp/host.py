@@ -1,6 +1,4 @@
-"""Set a web application to a state and read its state, by CUA-Gym-Hub's contract over HTTP.
-
-Host a browser whose pages only reach the applications of one environment, and the applications' server.
+"""Host a browser whose pages only reach the applications of one environment, and the applications' server.
 
 The server serves built web applications by the contract of CUA-Gym-Hub, with a separate state for every session.
 

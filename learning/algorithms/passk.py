@@ -1,16 +1,15 @@
-"""Computes advantages of whole trajectories from the rewards of their group.
+"""Computes advantages of whole trajectories from the rewards of their group: GRPO and Pass@k training.
 
 GRPO (arXiv 2402.03300): A_i = (R_i - mean) / std. The standard deviation is that of the population (over N), so that
-pass@1 equals Pass@k with k = 1 (`learning.algorithms.passk`). Public code (verl) uses the standard deviation of a
-sample (over N - 1), as `ddof=1` does.
+pass@1 equals Pass@k with k = 1. Public code (verl) uses the standard deviation of a sample (over N - 1), as `ddof=1`
+does.
 
 NaN as a reward marks an environment failure: it enters no mean, and its advantage is 0. If all rewards are equal, all
 advantages are 0. A group of one trajectory has the advantage 0 (verl uses its reward). Rewards lie in [-1, 1]; rewards
 that differ by less than `SAME`, the rounding of a sum, count as equal.
 
-Computes advantages of Pass@k training (arXiv 2508.10751), which rewards one success among k, and estimates pass@k.
-
-Rewards are 0 or 1. N trajectories, c of them successes, m = N - c failures. With C(a, b) = 0 for a < b:
+Pass@k training (arXiv 2508.10751) rewards one success among k; the module also estimates pass@k. Rewards are 0 or 1. N
+trajectories, c of them successes, m = N - c failures. With C(a, b) = 0 for a < b:
 
     mean of the group reward    rho   = 1 - C(m, k) / C(N, k)                                    (11)
     its deviation               sigma = sqrt(rho (1 - rho))                                      (12)

@@ -4,9 +4,8 @@ The losses are PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips 
 (2503.14476), SAPO's soft gate (2608.02352), the clipped value loss, VAPO's loss on positive examples (2504.05118), and
 DPO. The module also has weights for replies of another policy.
 
-Computes log probabilities of targets as pure functions of logits.
-
-A coordinate is a bin of the screen. Its target is spread over the neighbouring bins,
+The log probabilities of targets are pure functions of logits. A coordinate is a bin of the screen. Its target is spread
+over the neighbouring bins,
 
     q(k) proportional to exp(-(k - t)^2 / (2 sigma^2)),
 

@@ -1,10 +1,11 @@
-"""Plans a load: one rank reads each block of the files and sends it to the ranks that need it.
+"""Plans loads and saves of a layout.
 
-With stock DCP, every rank reads whole every saved shard that overlaps its own shards, so several ranks read the same
-shard. With this plan, the group reads every byte once, as in ByteCheckpoint (arXiv 2407.20143, section 4.3) and as
-proposed for DCP as a cooperative load planner.
+In a load, one rank reads each block of the files and sends it to the ranks that need it. With stock DCP, every rank
+reads whole every saved shard that overlaps its own shards, so several ranks read the same shard. With this plan, the
+group reads every byte once, as in ByteCheckpoint (arXiv 2407.20143, section 4.3) and as proposed for DCP as a
+cooperative load planner.
 
-Plans a save and allocates its memory once per layout, for all later saves.
+A save is planned once per layout, and its memory serves all later saves.
 """
 
 import ctypes

@@ -1,8 +1,7 @@
 """Assigns writes to ranks: DCP's save planner, but with replicas distributed by their bytes.
 
-Connects the ranks that save and load together, over a process group that the training does not use.
-
-DCP's wrapper runs the collectives: it raises an error of one rank on all ranks, so that no rank is left waiting.
+The ranks that save and load together are connected over a process group that the training does not use. DCP's wrapper
+runs the collectives: it raises an error of one rank on all ranks, so that no rank is left waiting.
 """
 
 import dataclasses

@@ -1,8 +1,7 @@
-"""Computes with boxes, which describe saved pieces, ranks' shards and reads, without tensors.
+"""Describes a rank's part of each tensor as boxes with views of its memory.
 
-A box is a rectangle of a tensor: offsets and sizes, one per dimension, all >= 0. Flat ranges are row-major.
-
-Describes a rank's part of each tensor as boxes with views of its memory.
+Boxes describe saved pieces, ranks' shards and reads, without tensors. A box is a rectangle of a tensor: offsets and
+sizes, one per dimension, all >= 0. Flat ranges are row-major.
 
 A state is a flat mapping from names to tensors of three kinds. A plain `Tensor` is held whole by every rank that has
 its name. A `DTensor` may have any mesh. A `Stretch` is the flat irregular shard of ZeRO-1 and FSDP1. No other module

@@ -3,10 +3,9 @@
 Ranks that read the same file share its pages in memory. Neither the writer nor the trainer holds more than the rows in
 use.
 
-Reads and writes rollouts as a file: replies that a training makes more or less likely.
-
-One rollout is one step of one trajectory. The policy's own family builds its chat (`learning.data.documents`), and the
-reply is the sampled tokens. So the log probabilities of training and of serving belong to the same tokens.
+Rollouts are such rows: replies that a training makes more or less likely. One rollout is one step of one trajectory.
+The policy's own family builds its chat (`learning.data.documents`), and the reply is the sampled tokens. So the log
+probabilities of training and of serving belong to the same tokens.
 """
 
 from collections.abc import Callable, Iterable, Sequence

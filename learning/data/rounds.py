@@ -1,10 +1,9 @@
-"""Computes the sampling order as sample id = f(seed, epoch, position), without any state.
+"""Divides a training into rounds, and computes the sampling order of a round without any state.
 
-An epoch of N positions is one systematic draw from the weights. Position p gets the sample whose interval of the
-cumulated weights contains (perm(p) + u) / N. So each sample occurs N times its share, rounded up or down. A caller can
-draw all positions in advance (`Sampler.first`) and leave out samples that never occur (`FixedOrder`).
-
-Divides a training into rounds: one for all samples, or one for each batch of a stream.
+The order is sample id = f(seed, epoch, position). An epoch of N positions is one systematic draw from the weights.
+Position p gets the sample whose interval of the cumulated weights contains (perm(p) + u) / N. So each sample occurs N
+times its share, rounded up or down. A caller can draw all positions in advance (`Sampler.first`) and leave out samples
+that never occur (`FixedOrder`).
 
 A round is a range of optimiser steps on one set of samples. A training without a stream has one round of `job.steps`
 steps. A streaming training has a round for each batch, repeats the batch's samples for the method's `epochs`, and waits

@@ -1,9 +1,9 @@
-"""Reads and writes training samples and their screenshots, as files that the trainer maps into memory.
+"""Reads and writes training samples, preferences and screenshots, as files that the trainer maps into memory.
 
 A sample is one step that curation selected from a lake. As in UI-TARS, the loss covers this step's thought and action,
 and answers to questions about the same screenshot, but never the history.
 
-Reads and writes preferences as a file: a context, the preferred reply and the rejected reply.
+A preference is a context, the preferred reply and the rejected reply.
 """
 
 import struct

@@ -1,10 +1,7 @@
-"""Fills the given groups of one micro-batch, longest sequence first, then balances the groups' end times.
+"""Searches for the mixture, the number of groups of each degree, that ends first in one micro-batch.
 
-A mixture is a number of groups of each degree (`learning.planning.sequence_mix` searches for good ones). A group may
-stay empty; its ranks then take part in the step's collectives with a token of padding. The module is deterministic and
-does not import torch.
-
-Searches for the mixture, the number of groups of each degree, that ends first in one micro-batch.
+The groups of a mixture are filled longest sequence first; then their end times are balanced. A group may stay empty;
+its ranks then take part in the step's collectives with a token of padding.
 
 There are 27,338 mixtures of 128 ranks and 3 * 10^8 of 1,024, so they are not enumerated. The search starts from the
 mixtures of one degree. It repeatedly changes the most promising mixtures, by replacing some groups of a degree with

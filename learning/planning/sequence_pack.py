@@ -1,8 +1,4 @@
-"""Solves FlexSP's integer programme for sequence plans on HiGHS, as a reference for the default planner.
-
-Source: FlexSP, arXiv 2412.01523, eqs. 15 to 22. The module does not import torch.
-
-Packs long and short sequences together into micro-batches: best-fit decreasing, as in FlexSP's release.
+"""Packs long and short sequences together into micro-batches: best-fit decreasing, as in FlexSP's release.
 
 If a sorted batch is cut, short sequences never use the memory that long ones leave. This costs micro-batches if
 sequences are large compared with a group. For lengths 6, 6, 4, 4 in groups of 10 tokens, cuts make three micro-batches
@@ -10,6 +6,9 @@ and packing makes two. A sequence opens a group of the smallest degree with room
 floor has room for the longest sequence, all groups have one degree. Groups of similar time then share a micro-batch
 (first-fit decreasing height over the ranks). For few sequences, first fit is sometimes faster. If groups are not full,
 it is faster to spread the sequences evenly over the required number of groups (longest processing time first).
+
+As a reference for the default planner, the module also solves FlexSP's integer programme on HiGHS (arXiv 2412.01523,
+eqs. 15 to 22). It does not import torch.
 """
 
 import heapq

@@ -1,10 +1,9 @@
 """Reads a model directory's own processor, which turns chats and screens into a model's input.
 
-Computes the tokens of prompts, and checks that a server reads a chat as the trainer does.
-
-The server's reported tokens are compared with the tokens of the checkpoint's own processor. A changed chat template,
-other limits of pictures, or a default system turn would make the prompts of acting and training differ. No other check
-would notice this.
+With it, the module computes the tokens of prompts, and checks that a server reads a chat as the trainer does. The
+server's reported tokens are compared with the tokens of the checkpoint's own processor. A changed chat template, other
+limits of pictures, or a default system turn would make the prompts of acting and training differ. No other check would
+notice this.
 """
 
 import importlib

@@ -1,15 +1,15 @@
-"""Qwen2.5-VL and Qwen3-VL: tools in the system turn, replies with a tool call (Qwen's cookbook, OSWorld's agent).
+"""Qwen2.5-VL and Qwen3-VL, EvoCUA and GUI-Owl 1.5: tools in the system turn, replies with a tool call.
 
-EvoCUA on Qwen3-VL: Qwen's calls on a grid of 0 to 999, with keys that are held and released.
+Qwen's prompts are those of Qwen's cookbook and OSWorld's agent.
 
-Source: github.com/meituan/EvoCUA @4a0ad5f, mm_agents/evocua/{prompts,evocua_agent}.py, prompt style S2. The style
-S1 asks for OpenCUA's grammar.
+EvoCUA is built on Qwen3-VL: Qwen's calls on a grid of 0 to 999, with keys that are held and released. Source:
+github.com/meituan/EvoCUA @4a0ad5f, mm_agents/evocua/{prompts,evocua_agent}.py, prompt style S2. The style S1 asks for
+OpenCUA's grammar.
 
-GUI-Owl 1.5: tools in the system turn, replies with a sentence and a tool call, as Qwen3-VL with prompts of its own.
-
-Source: github.com/X-PLUG/MobileAgent @11cea57, `Mobile-Agent-v3.5/computer_use` and `mobile_use`. The user's text is
-before the first screen. The client for phones writes today's date before the instruction; this project leaves the date
-out, since a sample could not reproduce it.
+GUI-Owl 1.5 replies with a sentence and a tool call, as Qwen3-VL, and has prompts of its own. Source:
+github.com/X-PLUG/MobileAgent @11cea57, `Mobile-Agent-v3.5/computer_use` and `mobile_use`. The user's text is before the
+first screen. The client for phones writes today's date before the instruction; this project leaves the date out, since
+a sample could not reproduce it.
 """
 
 import json

@@ -1,13 +1,13 @@
-"""UI-TARS 1.0 and 1.5, and Doubao: the first user turn has the template and the instruction; replies are text.
+"""UI-TARS 1.0, 1.5 and 2, and Doubao.
 
-Their checkpoints write box tokens around coordinates, which a decoder drops as special tokens. Past replies and
-training targets get the box tokens back, as in the public clients (`add_box_token`, README_deploy.md).
+UI-TARS 1.0 and 1.5, and Doubao, have the template and the instruction in the first user turn; replies are text. Their
+checkpoints write box tokens around coordinates, which a decoder drops as special tokens. Past replies and training
+targets get the box tokens back, as in the public clients (`add_box_token`, README_deploy.md).
 
-UI-TARS-2: the prompt as three system turns, replies with a thought between tags and calls as XML.
-
-Its weights are not published. The prompt comes from its public client (UI-TARS-desktop, the mode for GUIs), without the
-time of day, since a sample could not reproduce it. This project describes the additional functions of the template
-`hybrid` in its own words. Points are thousandths of the screen.
+UI-TARS-2 has the prompt as three system turns, and replies with a thought between tags and calls as XML. Its weights
+are not published. The prompt comes from its public client (UI-TARS-desktop, the mode for GUIs), without the time of
+day, since a sample could not reproduce it. This project describes the additional functions of the template `hybrid` in
+its own words. Points are thousandths of the screen.
 """
 
 import re

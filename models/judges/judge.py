@@ -4,7 +4,7 @@ A judge sees the same as UI-TARS-2's outcome reward model (arXiv 2509.02544): th
 judge answers with a score in [0, 1]. A failure of the judge is an environment failure, never a bad score. A judge
 scores batches of trajectories that have just ended or that are in the lake, and compares two trajectories of a task.
 
-Judges without a model, for tests.
+The judge `fake` has no model and serves tests.
 """
 
 import hashlib

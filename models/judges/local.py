@@ -1,16 +1,12 @@
-"""Defines the local judge's network: 1.3 million weights that read a point, the screens and the words.
+"""Judges with a small network that is trained on verified trajectories and runs in this process.
 
-Its reader maps the pixels around a point and names into the same space, so that the element at the point can be
-compared with the instruction. Names are read by their parts, so that this also works for names that training did not
-have.
+The network has 1.3 million weights, which read a point, the screens and the words. Its reader maps the pixels around a
+point and names into the same space, so that the element at the point can be compared with the instruction. Names are
+read by their parts, so that this also works for names that training did not have.
 
-Converts a case into the arrays that the local judge's network reads: pixels, words and actions only.
-
-Data that only a page or a verifier has is left out. The area around the last action's point is read at full resolution,
-before and after the action. Three whole screens are read coarsely: the oldest, the screen before the last action, and
-the last.
-
-The local judge: a small network trained on verified trajectories that runs in this process.
+A case has pixels, words and actions only. Data that only a page or a verifier has is left out. The area around the last
+action's point is read at full resolution, before and after the action. Three whole screens are read coarsely: the
+oldest, the screen before the last action, and the last.
 """
 
 import hashlib

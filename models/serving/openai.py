@@ -1,15 +1,13 @@
-"""Counts served models' tokens for this process's requests, by config section, for stages and budgets.
-
-Every request of the one client (`models.serving.openai`) is metered, even if its answer is unusable. A judge or
-proposer that calls its model in another way calls `charge` itself.
-
-Calls OpenAI-compatible servers (vLLM, SGLang, `transformers serve`) for the policy and for judges.
+"""Calls OpenAI-compatible servers (vLLM, SGLang, `transformers serve`) for the policy and for judges.
 
 The client repeats requests after transient failures (no connection, a timeout, 429, a server error), with growing
 pauses. The last failure is raised as `NoAnswer`, the failure of one request. A server that pauses or loads new weights
 answers 503 or aborts requests; callers that can wait get `Unready`. A refused key or a missing model would fail every
 request in the same way, so these errors name the config key. The API key is read from an environment variable that the
 config names, and appears in no message.
+
+The tokens of every request are counted by config section, for stages and budgets, even if its answer is unusable. A
+judge or proposer that calls its model in another way calls `charge` itself.
 """
 
 import json

@@ -1,8 +1,6 @@
-"""Corrects a server's reply by the chat template of its checkpoint.
+"""Tests a server's sampling and log-probs by asking it twice.
 
-It is separate from `models.serving.replies` because it needs transformers.
-
-Tests a server's sampling and log-probs by asking it twice.
+Replies are corrected by the checkpoint's chat template.
 
 Each request sets every field that affects sampling, in the server's form. The checkpoint's `generation_config.json`
 decides every unset field; Qwen2.5-VL's file penalises repetition. A server that gives the same answer for two seeds

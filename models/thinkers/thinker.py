@@ -5,11 +5,9 @@ context has the previous steps' thoughts. A thinker with `hidden` actions (thoug
 thought and action; the thought is kept only if the sampled action is the recorded one. A thinker never decides whether
 its thought is kept; `curation.thoughts` has the rules.
 
-Thinks without a model: by a template for each kind of action, or by rules that read the page's elements.
-
-A thought by rules names the parts of the instruction that were clicked or typed, and the remaining parts. It also names
-the action's element, and whether the instruction names this element. It uses only the page's elements at the step, and
-no later data.
+Two thinkers need no model: one has a template for each kind of action, one has rules. A thought by rules names the
+parts of the instruction that were clicked or typed, and the remaining parts. It also names the action's element, and
+whether the instruction names this element. It uses only the page's elements at the step, and no later data.
 """
 
 import re

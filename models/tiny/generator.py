@@ -1,9 +1,9 @@
-"""Runs dynamic int8 on the CPU: weights in int8 by row, activations in int8 at run time, and everything else in fp32.
+"""Generates with the small policy: encodes prompts and decodes batches with a key-value cache.
 
-It is only for acting and measuring; training always uses the full weights. The products run in PyTorch's own kernels
-(`torch.ao.quantization`, its x86 or ARM engine). Expert weights of mixtures are no linear layers and stay in fp32.
-
-Generates with the small policy: encodes prompts and decodes batches with a key-value cache.
+Optionally it runs dynamic int8 on the CPU: weights in int8 by row, activations in int8 at run time, and everything else
+in fp32. This is only for acting and measuring; training always uses the full weights. The products run in PyTorch's own
+kernels (`torch.ao.quantization`, its x86 or ARM engine). Expert weights of mixtures are no linear layers and stay in
+fp32.
 
 A row's samples depend only on its own seed, so a trajectory does not depend on other trajectories of its batch.
 """

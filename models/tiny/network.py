@@ -1,10 +1,8 @@
-"""Packs questions about the same screen into rows of tokens that share one encoded screen.
+"""Runs the small Qwen3-VL fast on two cores: the `transformers` model's weights with fewer and larger operations.
 
-A row has one question, or several in training. Every question attends to the screen and to itself, never to another
-question or its answer, and has the positions that it would have alone. So packing changes the cost of an answer, not
-the answer.
-
-Runs the small Qwen3-VL fast on two cores: the `transformers` model's weights with fewer and larger operations.
+Questions about the same screen are packed into rows of tokens that share one encoded screen. A row has one question, or
+several in training. Every question attends to the screen and to itself, never to another question or its answer, and
+has the positions that it would have alone. So packing changes the cost of an answer, not the answer.
 
 The stock forward pass is slow on a CPU. In this network, the patch embedding is one matrix product, since the backward
 pass of a Conv3d takes a third of a step. The matrices q, k and v are one product, and so are the two halves of the

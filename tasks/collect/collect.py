@@ -1,8 +1,6 @@
-"""Plan the trajectories of an iteration from the curriculum's choices, and list the finished trajectories.
+"""Stage `collect`: roll out the curriculum's choices, and write trajectories as they finish.
 
-Write finished trajectories into the lake, and remove incomplete trajectories of killed processes.
-
-Stage `collect`: roll out the curriculum's choices, and write trajectories as they finish.
+The stage plans only trajectories that are not in the lake yet, and removes incomplete ones of killed processes.
 """
 
 import random

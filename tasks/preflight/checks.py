@@ -1,12 +1,9 @@
-"""Check the machine for `flywheel doctor`: packages, memory and cores. These checks refuse no run.
+"""Check the machine, the environments, the judge and the policies before a run.
 
-Refuse streamed training with a judge on probation.
-
-All trajectories that such a judge accepts are held back, so its groups would be useless.
-
-List the environments, and check whether this machine meets their requirements.
-
-Check that the lake's policies descend from the config's policy, and were not trained on held-out tasks.
+The checks of packages, memory and cores refuse no run. Environments are listed with the parts that this machine lacks.
+Streamed training with a judge on probation is refused: all trajectories that such a judge accepts are held back, so its
+groups would be useless. The lake's policies must descend from the config's policy, and must not be trained on held-out
+tasks.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""Select failed trajectories for correction, with the attempts at each.
-
-Plan and roll out attempts to correct failed trajectories, within a number of steps.
-"""
+"""Select failed trajectories for correction, and plan and roll out attempts at each, within a number of steps."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,9 +1,8 @@
-"""Pause and resume a lake. A pause is a state of the lake, and no process waits for its end.
+"""Pause and resume a lake, count its cost, and compare the cost with the budget.
 
-While a lake is paused, no new work starts. A flow that runs iterations or trains ends at the next boundary between two
-stages (`tasks.running.boundary`). After `flywheel resume`, the same command continues from this boundary.
-
-Count the cost of a lake, and compare it with the budget.
+A pause is a state of the lake, and no process waits for its end. While a lake is paused, no new work starts. A flow
+that runs iterations or trains ends at the next boundary between two stages (`tasks.running.boundary`). After `flywheel
+resume`, the same command continues from this boundary.
 
 `budget` in the config defines steps, hours, tokens and money. Imported data costs nothing. All counts come from the
 lake, so the cost of a killed run includes only what the run wrote. Tokens of judges and proposers are written at the

@@ -1,10 +1,8 @@
-"""Emit events to a Prefect server, so that automations can react. Only this module emits events.
+"""Add the terminal's lines, a table and a picture to Prefect's page of a run, and emit events for automations.
 
-The facts of an event are stored in the lake before the event is emitted. Nothing waits for an event, and a run
-continues if an event is lost. The resource of an event is the lake, `flywheel.lake.ID`. The payload is a few numbers
-and names.
-
-Add the terminal's lines, a table and a picture to Prefect's page of a run.
+Only this module emits events. The facts of an event are stored in the lake before the event is emitted. Nothing waits
+for an event, and a run continues if an event is lost. The resource of an event is the lake, `flywheel.lake.ID`. The
+payload is a few numbers and names.
 
 An error of the server never ends the run.
 """

@@ -1,6 +1,4 @@
-"""Find a judge's verdicts on stored trajectories, and ask the judge for new verdicts.
-
-Collect facts for the gates from the lake.
+"""Collect facts for the gates from the lake, and a judge's verdicts on stored trajectories, old and new.
 
 The facts are hashes of screens, self-changing regions, successes of tasks, and accepted trajectories, which a
 trajectory may repeat.

@@ -8,11 +8,10 @@ If the owner ran on this machine and ended, its lease is free at once. A killed 
 once. If the owner ran on another machine, its lease is free after `EXPIRY_S` without a heartbeat, by the store's clock.
 An owner that slept for longer finds its lease taken, and ends.
 
-Claim names for policies outside of iterations, before work on them starts.
-
-A claim is a small file in the lake, which only one process can create. It has a digest of the policy's recipe. If the
-owner of a claim is dead, a process with the same recipe takes over the name and its unfinished work. The name is never
-used for another recipe. An owner on another machine counts as alive.
+A claim keeps the name of a policy that is made outside of iterations, before work on it starts. It is a small file in
+the lake, which only one process can create. It has a digest of the policy's recipe. If the owner of a claim is dead, a
+process with the same recipe takes over the name and its unfinished work. The name is never used for another recipe. An
+owner on another machine counts as alive.
 """
 
 import hashlib

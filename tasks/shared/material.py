@@ -1,9 +1,7 @@
-"""Collect rows of one table for one commit, in little memory.
+"""Define the data of a training method, and collect rows of one table for one commit, in little memory.
 
 A stage that must write all of its decisions in one commit collects the rows of all trajectories. A row takes some
 kilobytes as an object, and little more than its text in Arrow.
-
-Define the data of a training method.
 """
 
 import hashlib

@@ -1,12 +1,9 @@
-"""Read the valid decisions about trajectories, for the stages after the filter.
+"""Store reviewers' decisions in the lake, and read the valid ones for the stages after the filter.
 
-Count the agreement of judges with verifiers and reviewers, by iteration, and decide on probation.
-
-Store reviewers' decisions in the lake. A decision is stored once, with its effects, and overwrites no other
-decision.
-
-The review is written first, under a key with its revision. A second writer of the same revision writes nothing. The
-effects (`curation.reviews`) follow under their own ids. If the process is killed in between, `settle` adds them later.
+From the decisions, the module counts the agreement of judges with verifiers and reviewers, by iteration, and decides on
+probation. A decision is stored once, with its effects, and overwrites no other decision. The review is written first,
+under a key with its revision. A second writer of the same revision writes nothing. The effects (`curation.reviews`)
+follow under their own ids. If the process is killed in between, `settle` adds them later.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Read the status of iterations and policies, with confidence intervals, for `flywheel status` and other views.
 
-Find the environment failures of an iteration, by task.
+The module also finds the environment failures of an iteration, by task.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Read trajectories with their steps, as typed rows.
-
-Compute the number of trajectories that a stage rolls out, for runs and for `flywheel plan`.
-"""
+"""Read trajectories with their steps, as typed rows, and compute the number that a stage rolls out."""
 
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,10 +1,9 @@
-"""Load the checkpoint of a policy version as a folder, and its policy.
+"""Load the checkpoint of a policy version as a folder, and its policy; keep the fp32 weights of a few policies.
 
-Keep the fp32 weights of policies (`train.keep`), and delete old weights that no training reads.
-
-The fp32 weights are twice as large as the policy, so only the champion and the last few policies keep them. A training
-writes a note before it reads the weights of a policy. A sweep first removes the files from the policy's manifest, so
-later readers do not use them. Then it looks for notes. Files that a running process reads stay until the next sweep.
+Old fp32 weights (`train.keep`) are deleted if no training reads them. The fp32 weights are twice as large as the
+policy, so only the champion and the last few policies keep them. A training writes a note before it reads the weights
+of a policy. A sweep first removes the files from the policy's manifest, so later readers do not use them. Then it looks
+for notes. Files that a running process reads stay until the next sweep.
 """
 
 import shutil

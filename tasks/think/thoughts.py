@@ -1,6 +1,6 @@
-"""Walk trajectories step by step for thinkers. The thought of each step is in the context of the next step.
+"""Ask thinkers about the steps of a chunk of trajectories, one after the other, and store the thoughts.
 
-Ask thinkers about the steps of a chunk of trajectories, and store the thoughts.
+The thought of each step is in the context of the next step.
 """
 
 import hashlib

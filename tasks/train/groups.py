@@ -1,11 +1,9 @@
 """Choose, plan and read groups of trajectories (one task, one seed, one policy version) for training.
 
-Read the data of `train.method=ppo`: the trajectories of the iteration's groups, with their rewards.
-
-With a critic, a trajectory is not compared with a group. Trajectories are still made in groups, for two reasons. The
-policy makes them at `train.group.temperature`, with log probabilities, on tasks that it sometimes solves; VAPO (arXiv
-2504.05118) gets worse with one sample per prompt. And groups that the critic does not learn from show when the critic
-has settled.
+`train.method=ppo` reads the trajectories of the iteration's groups, with their rewards. With a critic, a trajectory is
+not compared with a group. Trajectories are still made in groups, for two reasons. The policy makes them at
+`train.group.temperature`, with log probabilities, on tasks that it sometimes solves; VAPO (arXiv 2504.05118) gets worse
+with one sample per prompt. And groups that the critic does not learn from show when the critic has settled.
 """
 
 import math

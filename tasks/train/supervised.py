@@ -1,9 +1,10 @@
-"""Define results of trainings, and of streamed trainings, which the stage `collect` stores for the stage `train`.
-
-Select the data of supervised and continual training from all iterations, and mix its kinds in one file.
+"""Select the data of supervised and continual training from all iterations, and mix its kinds in one file.
 
 The lake has the samples and their weights, and `learning.data.rounds` computes the order. Only samples that occur in
 the training are read in full: at most S x B samples for S steps with B samples each.
+
+The module also defines the results of trainings, and of streamed trainings, which the stage `collect` stores for the
+stage `train`.
 """
 
 from collections import Counter

@@ -1,11 +1,9 @@
-"""Draw the parts of tasks from a seed's random generator: words, names, tables.
-
-Define a hybrid task: for each seed the values of its instruction, its files and pages, its goal, and a script that
+"""Define a hybrid task: for each seed the values of its instruction, its files and pages, its goal, and a script that
 solves it.
 
 `@template(...)` adds a function of a random generator to the catalog; a module of this folder is a family. A goal is
-data (`HybridGoal`), compared with the state of the sandbox (`environments.hybrid.sandbox`). A scripted policy plays
-the script, so every task is known to be solvable.
+data (`HybridGoal`), compared with the state of the sandbox (`environments.hybrid.sandbox`). A scripted policy plays the
+script, so every task is known to be solvable.
 """
 
 import random

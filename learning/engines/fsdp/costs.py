@@ -4,7 +4,7 @@ The forward and backward pass of a token takes 6 operations per weight that it u
 Attention takes 12 operations per layer, width and pair of tokens, and half as many if a token attends only to earlier
 tokens. Costs are these numbers divided by 6.
 
-Counts the sizes of a model on the model itself, for the memory model (`learning.planning.memory`).
+The module also counts the sizes of a model on the model itself, for the memory model (`learning.planning.memory`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
-"""Defines the inputs of a forward pass of the small policy, and computes its outputs.
+"""Makes batches for the small policy, and computes the outputs of a forward pass.
 
-Makes batches for the small policy: screens, one row of tokens per sample, and the targets of the loss.
+A batch has screens, one row of tokens per sample, and the targets of the loss.
 
 A row has the step's prompt and reply, then questions about the same screen, which is encoded once. The attention mask
 separates the questions. Screens are moved by a few pixels, together with all coordinates in targets, questions and
