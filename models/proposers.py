@@ -23,17 +23,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar, final
 
-from pydantic import Field
-
 from common.picture import stored_plain
 from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
 from models.policy import Context, Explorer, Policy
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, RepeatedEndpointOptions
 from schemas import action as act
 from schemas.action import Action, point_of
-from schemas.config.section import Count, Positive, Section, Whole
+from schemas.config.section import Count, Positive, Section
 from schemas.observation import Element, element_at
 from schemas.registry import Registry
 
@@ -301,19 +299,10 @@ def _moved(point: Point, source: Element, target: Element) -> Point:
 ASKED = "Those were tried on this screen, and led nowhere. Do something else that the instruction asks for."
 
 
-class ProposerEndpointOptions(Section):
+class ProposerEndpointOptions(RepeatedEndpointOptions):
     """`reflect.options.endpoint`."""
 
-    url: str = Field(min_length=1)
-    """The server's base url, for example `http://127.0.0.1:8000/v1`."""
-    model: str = Field(min_length=1)
-    """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_PROPOSER_KEY"
-    """Environment variable with the API key; no key is sent if the variable is not set."""
-    timeout_s: Positive = 60.0
-    """Seconds without a received byte after which a request fails."""
-    retries: Whole = 2
-    """Number of retries of a request that may still succeed."""
     concurrency: Count = 8
     """Maximum concurrent requests."""
     temperature: Positive = 0.7

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from curation.synthesis.maker import MakerInputs, ProposedTask, RewardMaker, TaskMaker, Unreadable
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
-from schemas.config.section import Count, Positive, Section, Whole
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, RepeatedEndpointOptions
+from schemas.config.section import Count, Positive
 from schemas.problem import problem_of
 from schemas.world import FieldCheck, World
 
@@ -37,19 +37,10 @@ SHOWN = 40
 """Maximum number of pages shown to the maker of tasks."""
 
 
-class MakerEndpointOptions(Section):
+class MakerEndpointOptions(RepeatedEndpointOptions):
     """Options in `synthesis.options.endpoint`, and of the reward maker in `synthesis.options.reward`."""
 
-    url: str = Field(min_length=1)
-    """The server's base url, for example `http://127.0.0.1:8000/v1`."""
-    model: str = Field(min_length=1)
-    """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_SYNTHESIS_KEY"
-    """Environment variable with the key; no key is sent if it is not set."""
-    timeout_s: Positive = 60.0
-    """Seconds without a received byte after which a request fails."""
-    retries: Whole = 2
-    """Number of retries of a request that may still succeed."""
     temperature: Positive = 1.0
     """Sampling temperature of the answers."""
     max_tokens: Count = 1024

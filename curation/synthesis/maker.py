@@ -94,31 +94,36 @@ class ProposedTask:
         return f"{self.environment}/{self.template}"
 
 
-class TaskMaker(ABC, Generic[Options]):
-    """Proposes tasks.
+class _Maker(ABC, Generic[Options]):
+    """A maker that the config names.
 
     Args:
         name: name in the config.
-        options: the maker's own section, `synthesis.options.<name>`.
+        options: the maker's own section.
     """
 
     version: ClassVar[str] = "1"
     """Version of the maker's rule."""
     section: ClassVar[type[Section]] = Section
     """Class of the options."""
-    needs_site: ClassVar[bool] = True
-    """Whether the maker only makes tasks of linked pages."""
 
     def __init__(self, name: str, options: Options) -> None:
         self.name, self.options = name, options
 
-    @abstractmethod
-    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """Yield proposals until the caller stops or there are no more; equal `chance` gives equal proposals."""
-
     def require(self) -> None:
         """Raise FlywheelError if a requirement is missing."""
         return
+
+
+class TaskMaker(_Maker[Options]):
+    """Proposes tasks; its options are `synthesis.options.<name>`."""
+
+    needs_site: ClassVar[bool] = True
+    """Whether the maker only makes tasks of linked pages."""
+
+    @abstractmethod
+    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
+        """Yield proposals until the caller stops or there are no more; equal `chance` gives equal proposals."""
 
 
 MAKERS: Registry[TaskMaker[Any]] = Registry(
@@ -151,27 +156,12 @@ class Unreadable(Exception):
     """Raised if the words contain nothing to check, or fit several entities; the message has the reason."""
 
 
-class RewardMaker(ABC, Generic[Options]):
-    """Writes rewards.
-
-    Args:
-        name: name in the config.
-        options: the maker's own section, `synthesis.options.reward`.
-    """
-
-    version: ClassVar[str] = "1"
-    section: ClassVar[type[Section]] = Section
-
-    def __init__(self, name: str, options: Options) -> None:
-        self.name, self.options = name, options
+class RewardMaker(_Maker[Options]):
+    """Writes rewards; its options are `synthesis.options.reward`."""
 
     @abstractmethod
     def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
         """Return the reward of a task with this instruction; raises Unreadable."""
-
-    def require(self) -> None:
-        """Raise FlywheelError if a requirement is missing."""
-        return
 
 
 REWARDS: Registry[RewardMaker[Any]] = Registry(

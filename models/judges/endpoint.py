@@ -11,8 +11,8 @@ from pydantic import Field
 from common.picture import stored_plain
 from common.text import storable
 from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
-from schemas.config.section import Count, Positive, Section
+from models.serving.openai import Endpoint, EndpointOptions, NoAnswer, OpenAIClient
+from schemas.config.section import Count
 
 RULES = (
     "You judge whether a graphical interface was used as instructed. You get the instruction, everything the agent "
@@ -36,17 +36,10 @@ SCHEMA = _schema("judgement", score={"type": "number"}, reason={"type": "string"
 PAIR_SCHEMA = _schema("comparison", better={"type": "string", "enum": ["A", "B"]}, reason={"type": "string"})
 
 
-class JudgeEndpointOptions(Section):
+class JudgeEndpointOptions(EndpointOptions):
     """`judge.options` of `judge.kind=endpoint`."""
 
-    url: str = Field(min_length=1)
-    """The server's base url, for example `http://127.0.0.1:8000/v1`."""
-    model: str = Field(min_length=1)
-    """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_JUDGE_KEY"
-    """Environment variable with the API key; no key is sent if the variable is not set."""
-    timeout_s: Positive = 60.0
-    """Seconds without a received byte after which a request fails."""
     temperature: float = Field(0.0, ge=0.0)
     """Sampling temperature of the answers. Above 0 they differ, which several votes need (ZeroGUI: 1)."""
     concurrency: Count = 8

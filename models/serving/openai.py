@@ -21,9 +21,11 @@ from threading import Lock
 from typing import Any
 
 import httpx
+from pydantic import Field
 
 from common.text import broken, restored, storable
 from models.serving.replies import ServedReply, content_of, reply_of, streamed
+from schemas.config.section import Positive, Section, Whole
 from schemas.failure import FlywheelError, UsageError
 
 _lock = Lock()
@@ -132,6 +134,26 @@ class Endpoint:
     retries: int
     concurrency: int = 16
     waits: bool = False
+
+
+class EndpointOptions(Section):
+    """Options of a part that asks a model on an OpenAI-compatible server."""
+
+    url: str = Field(min_length=1)
+    """The server's base url, for example `http://127.0.0.1:8000/v1`."""
+    model: str = Field(min_length=1)
+    """Name of the model on the server."""
+    key_variable: str
+    """Environment variable with the API key; no key is sent if the variable is not set."""
+    timeout_s: Positive = 60.0
+    """Seconds without a received byte after which a request fails."""
+
+
+class RepeatedEndpointOptions(EndpointOptions):
+    """Options of a part whose requests are repeated a limited number of times."""
+
+    retries: Whole = 2
+    """Number of retries of a request that may still succeed."""
 
 
 class OpenAIClient:

@@ -21,11 +21,11 @@ from models.families.dialects import format_action, format_reply, read_completio
 from models.families.outside import marked_chat
 from models.families.prompt import SAMPLES, Message, messages_of, system_text
 from models.policy import Context
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, RepeatedEndpointOptions
 from models.serving.server import wire_message
 from models.thinkers.thinker import Thinker, ThinkerCase, ThinkerResources, ThinkerThought
 from schemas.action import Action
-from schemas.config.section import Count, Positive, Section, Whole
+from schemas.config.section import Count, Positive, Section
 from schemas.failure import UsageError
 from schemas.observation import Observation
 from schemas.tables.annotation import PATTERNS, Pattern
@@ -119,19 +119,10 @@ class ThinkerPolicyOptions(AskedOptions):
     hidden: bool = True
 
 
-class ThinkerEndpointOptions(AskedOptions):
+class ThinkerEndpointOptions(AskedOptions, RepeatedEndpointOptions):
     """`think.options.endpoint`."""
 
-    url: str = Field(min_length=1)
-    """The server's base url, for example `http://127.0.0.1:8000/v1`."""
-    model: str = Field(min_length=1)
-    """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_THINKER_KEY"
-    """Environment variable with the API key; no key is sent if the variable is not set."""
-    timeout_s: Positive = 60.0
-    """Seconds without a received byte after which a request fails."""
-    retries: Whole = 2
-    """Number of retries of a request that may still succeed."""
     concurrency: Count = 8
     """Maximum concurrent requests."""
     history_images: Count = 3
