@@ -56,6 +56,8 @@ class ModelFamily:
     """Name that its replies are recorded under: its own or its dotted path."""
     templates: tuple[str, ...] = ("computer", "hybrid")
     """Values of `policy.template` for which the family has prompts."""
+    own_dialect: str = ""
+    """The family's only dialect; empty if `policy.dialect` selects one."""
     dialects: tuple[str, ...] = DIALECTS
     """Values of `policy.dialect` that the family accepts."""
     asks_without: bool = True
@@ -73,7 +75,7 @@ class ModelFamily:
     def __init__(self, config: PolicyConfig) -> None:
         self._refuse_unused(config)
         self.template: str = config.template
-        self.dialect: str = config.dialect
+        self.dialect: str = self.own_dialect or config.dialect
         self.history_images = config.history_images
         self._history_turns, self._older = config.history_turns, config.older
         self.thinks = config.thoughts

@@ -35,7 +35,6 @@ from schemas.action import (
     action_of,
 )
 from schemas.action import Type as TypeText
-from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
 from schemas.problem import named_problem
@@ -67,10 +66,7 @@ class GlmFamily(ModelFamily):
     max_new_tokens = 4096
     asks_without = False
     shows_past = False
-
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "glm"
+    own_dialect = "glm"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds one turn: the template with the history, then the screen."""

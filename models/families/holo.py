@@ -14,7 +14,6 @@ from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
 from schemas.action import Action, Click, action_of
-from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
 from schemas.problem import named_problem
@@ -36,9 +35,7 @@ class HoloFamily(ModelFamily):
     named: ClassVar[dict[str, str]] = {"action": "click_absolute"}
     """Fields of a reply in addition to the point."""
 
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "json"
+    own_dialect = "json"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a prompt of the current screen and the element to find; it has no history."""

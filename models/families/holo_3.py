@@ -39,7 +39,6 @@ from schemas.action import (
     Wait,
     action_of,
 )
-from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names, single, together_in
 from schemas.observation import Observation, PastStep
@@ -69,10 +68,7 @@ class Holo3Family(ModelFamily):
     dialects = ("box_v1",)
     max_new_tokens = 4096
     asks_without = False
-
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "holo-3"
+    own_dialect = "holo-3"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of the prompt and the task, then, step by step, a screen, the JSON and the tool's output."""

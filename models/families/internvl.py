@@ -15,7 +15,6 @@ from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
 from schemas.action import Action, Click
-from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
 
@@ -36,10 +35,7 @@ class InternVlFamily(ModelFamily):
     max_new_tokens = 256
     asks_without = False
     shows_past = False
-
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "internvl"
+    own_dialect = "internvl"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a prompt of the current screen and the element to find; it has no history."""

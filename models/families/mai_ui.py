@@ -56,11 +56,11 @@ class MaiUiFamily(ModelFamily):
     templates = ("mobile", "grounding")
     dialects = ("box_v1",)
     max_new_tokens = 2048
+    own_dialect = "tool_call"
 
     def __init__(self, config: PolicyConfig) -> None:
         self.asks_without = self.shows_past = config.template != "grounding"
         super().__init__(config)
-        self.dialect = "tool_call"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of the task and all past replies, the last of them with their screens, then the current screen.

@@ -23,7 +23,6 @@ from models.families.thinking import between, readable
 from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, point_of
-from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation
@@ -47,10 +46,7 @@ class OpenCuaFamily(ModelFamily):
     dialects = ("box_v1",)
     templates = ("computer",)
     max_new_tokens = 2048
-
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "pyautogui"
+    own_dialect = "pyautogui"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds its prompt: sentences of past steps, the last of them with screens, then the current screen and the

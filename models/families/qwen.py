@@ -50,9 +50,10 @@ class QwenFamily(ModelFamily):
     spec: ClassVar[Tool] = Tool()
     """The tools whose calls are read."""
 
+    own_dialect = "tool_call"
+
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
-        self.dialect = "tool_call"
         self.tool = TOOLS[self.template]
 
     def messages(self, context: Context) -> list[Message]:

@@ -42,7 +42,6 @@ from schemas.action import (
     Type,
     Wait,
 )
-from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation
@@ -66,10 +65,7 @@ class ScaleCuaFamily(ModelFamily):
     dialects = ("box_v1",)
     max_new_tokens = 1024
     shows_past = False
-
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "scalecua"
+    own_dialect = "scalecua"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds the prompt from the current screen, the task and the operations so far."""

@@ -40,7 +40,6 @@ from schemas.action import (
     Wait,
     action_of,
 )
-from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
 from schemas.problem import named_problem
@@ -66,10 +65,7 @@ class StepGuiFamily(ModelFamily):
     max_new_tokens = 4096
     asks_without = False
     shows_past = False
-
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "step-gui"
+    own_dialect = "step-gui"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds one turn: the actions, the instruction and the history, then the screen, then the reply's form."""

@@ -154,10 +154,7 @@ class UiTars2Family(ModelFamily):
     templates = ("computer", "hybrid")
     max_new_tokens = 4096
     asks_without = False
-
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "xml"
+    own_dialect = "xml"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of the prompt and the instruction, then, step by step, a screen and the reply to it."""

@@ -44,7 +44,6 @@ from schemas.action import (
     Type,
     Wait,
 )
-from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation, PastStep
@@ -85,10 +84,7 @@ class UiVenus2Family(ModelFamily):
     max_new_tokens = 4096
     template_tokens: ClassVar[Mapping[str, int]] = {"mobile": 16_384, "grounding": 1024}
     asks_without = False
-
-    def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config)
-        self.dialect = "ui-venus"
+    own_dialect = "ui-venus"
 
     def sides(self, screen: Size) -> tuple[float, float]:
         """Returns a screen's width and height in units of its coordinates: 999 on a desktop, else 1,000."""
