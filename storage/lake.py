@@ -200,7 +200,7 @@ class Lake:
 
     def iterations(self, table: str) -> list[int]:
         """Return the iterations with rows in a table that is partitioned by iteration, in order. Reads no rows."""
-        stored = self._table(table)
+        stored = self._read(table)
         with self._lock:
             handle = stored.handle()
             return [] if handle is None else sorted({int(part["iteration"]) for part in handle.partitions()})

@@ -99,7 +99,7 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
     train = config.train
     _refuse_small(model)
     from learning.algorithms.method import method_of
-    from learning.engines.fsdp.costs import sizes_at
+    from learning.engines.fsdp.census import sizes_at
     from learning.planning.memory import MemoryRecipe
 
     method = method_of(train)

@@ -44,7 +44,7 @@ def show_changes(found: "Changes") -> None:
     """Prints the changes."""
     console, gates = out(), found.gates
     console.print(f"{found.changed} of {found.trajectories} trajectories go elsewhere")
-    table = make_table("<gate", "turned away before", "now")
+    table = make_table("<gate", "turned away before", "now", gap=2)
     for gate in sorted({*gates.before, *gates.after}):
         table.add_row(gate, *(str(counts.get(gate, 0)) for counts in (gates.before, gates.after)))
     console.print(table)
@@ -68,7 +68,7 @@ def show_thoughts(found: "ThoughtReport") -> None:
     for what, by_name in (("thoughts", found.thoughts), ("patterns", found.patterns)):
         counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in by_name.items())
         console.print(f"{what}: {counts or 'none'}")
-    table = make_table("<author", "step", "asked", "kept", "")
+    table = make_table("<author", "step", "asked", "kept", "", gap=2)
     for row in found.kept_by_step:
         table.add_row(row.author, str(row.step), str(row.asked), str(row.kept), f"{row.kept / row.asked:.0%}")
     if found.kept_by_step:
@@ -141,7 +141,7 @@ def show_judging(report: "Judged") -> None:
     console.print(f"{report.judge}: {counts}" + (f" ({why})" if why else ""))
     for reason, n in report.failed_why.items():
         console.print(f"no answer on {n}: {reason}", markup=False)
-    table = make_table("<against", "n", "accepted rightly", "wrongly", "F1", "kappa", "false accepts")
+    table = make_table("<against", "n", "accepted rightly", "wrongly", "F1", "kappa", "false accepts", gap=2)
     for against, one in report.against.items():
         rates = [_share(rate) for rate in (one.f1, one.kappa, one.false_accept_rate)]
         table.add_row(against, str(one.n), str(one.true_positives), str(one.false_positives), *rates)

@@ -50,7 +50,7 @@ def print_quality(found: Quality) -> None:
     if not found.iterations:
         console.print("No gate has run yet.")
         return
-    table = make_table("<", "checks", "held", "critical", "overridden", "warnings", "broken", "rows")
+    table = make_table("<", "checks", "held", "critical", "overridden", "warnings", "broken", "rows", gap=2)
     for row in found.iterations[:NEWEST]:
         critical = Text(str(row.critical), "red" if row.critical else "")
         counts = (row.overridden, row.warnings, row.broken, row.unexpected)

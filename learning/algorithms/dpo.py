@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from learning.algorithms.losses import dpo_loss
 from learning.algorithms.method import DataSource, Method, method_of
 from learning.algorithms.objective import Objective
-from learning.algorithms.policy_losses import dpo_loss
 from learning.data.files import Rollout
 from learning.data.sample import Preference, read_preferences
 from learning.engines.engine import Batch, Engine, Outputs, Piece

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from learning.algorithms.losses import clipped_loss, kl_loss, soft_gate_loss, truncated_weights
 from learning.algorithms.method import DataSource, Method, method_of
 from learning.algorithms.objective import Objective
-from learning.algorithms.policy_losses import clipped_loss, kl_loss, soft_gate_loss, truncated_weights
 from learning.data.files import Rollout, read_rollouts
 from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job

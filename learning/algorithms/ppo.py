@@ -24,8 +24,8 @@ from torch import Tensor
 from learning.algorithms import returns as estimation
 from learning.algorithms.critic import Critic
 from learning.algorithms.grpo import GroupObjective
+from learning.algorithms.losses import positive_loss, value_loss
 from learning.algorithms.method import DataSource, Method
-from learning.algorithms.policy_losses import positive_loss, value_loss
 from learning.checkpoint import State
 from learning.data.files import Rollout, read_rollouts
 from learning.engines.engine import Batch, Engine, Outputs, Piece

@@ -260,8 +260,10 @@ def view_at(memory: Tensor, place: Shape, sizes: Shape) -> Tensor:
 
 
 def inside(view: Tensor, box: Box) -> Tensor:
-    """Returns the view of a box in memory of any dimensions."""
-    return view[tuple(slice(start, start + size) for start, size in zip(box.offsets, box.sizes, strict=True))]
+    """Returns the view of a box in memory of any dimensions; raises RuntimeError if the box exceeds it."""
+    for dim, (offset, size) in enumerate(zip(box.offsets, box.sizes, strict=True)):
+        view = view.narrow(dim, offset, size)  # a slice would silently be cut
+    return view
 
 
 def signature(state: State) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ Streaming (UI-TARS-2, arXiv 2509.02544, 2.7) trains as soon as enough trajectori
 the pool. The weights with k - 1 updates train on batch k (from 1), which makes the weights with k updates. The age of a
 step is k - 1 minus the number of updates of the weights that chose it. The paper gives no bound. Steps older than
 `train.stream.stale` updates are left out. Steps of weights that this training never made, because its folder was lost,
-are left out, too. `learning.algorithms.policy_losses.truncated_weights` weighs the other steps.
+are left out, too. `learning.algorithms.losses.truncated_weights` weighs the other steps.
 
 A file or folder gets its name only when it is whole. So if one side is killed, the other side never reads an incomplete
 batch or incomplete weights.

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from learning.planning.sequence_cost import ClusterCost, Floats, Group, GroupedMicroBatch, Ints
 from learning.planning.sequence_mix import Filled, Load
@@ -81,6 +80,8 @@ def mixed_integer(
         seconds: time limit.
         gap: relative gap at which the solver may stop.
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp  # here, since the default planner does not need it
+
     long = np.asarray(lengths, dtype=np.int64)
     upper, bucket = buckets(long, number)
     held = np.bincount(bucket, minlength=len(upper))

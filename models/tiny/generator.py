@@ -25,9 +25,9 @@ from models.families.outside import as_text
 from models.families.prompt import Message, screens_of
 from models.language_model import LanguageModel
 from models.sampling import choose
+from models.tiny.build import canvas_of, grid_of, patches_of, pixels_of
 from models.tiny.layout import read_config
 from models.tiny.network import HIDDEN, Grid, TinyNet, pack, visible
-from models.tiny.screens import canvas_of, grid_of, patches_of, pixels_of
 from models.tiny.tokens import END, IMAGE, PAD, START
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError

@@ -242,7 +242,7 @@ def _training(config: Config) -> str:
         raise UsageError(f"{problem}.", f"At most {most}; `auto` takes one for each GPU, or two without.")
     rate = check_training(train, config.policy.base)
     if train.lora.rank:
-        from learning.engines.fsdp.costs import sizes_at
+        from learning.engines.fsdp.census import sizes_at
 
         sizes_at(Path(config.policy.base), train.lora)
     if train.launch == "local" and train.processes != "auto" and train.processes % train.replicas:

@@ -93,9 +93,14 @@ def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: No
         yield
 
 
-def make_table(*columns: str) -> Table:
-    """Return an empty table. A column named `<task` is aligned to the left, and `task` to the right."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+def make_table(*columns: str, gap: int = 1) -> Table:
+    """Return an empty table. A column named `<task` is aligned to the left, and `task` to the right.
+
+    Args:
+        columns: the names; names of several words need a `gap` of 2.
+        gap: blanks between columns.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for name in columns:
         justify = "left" if name.startswith("<") else "right"
         table.add_column(name.removeprefix("<"), justify=justify, overflow="fold")

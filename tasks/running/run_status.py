@@ -177,11 +177,14 @@ def run_statuses(lake: Lake) -> list[RunStatus]:
     """
     found = [one for one in _files(lake).values() if one and abs(time.time() - one.heard) < SILENT_S]
     parts = sorted((one for one in found if one.part is not None), key=lambda one: one.part or 0)
-    leased = {
-        one.run_id: (*one.sandboxes, *(box for part in parts if part.run_id == one.run_id for box in part.sandboxes))
+    leased: dict[str, list[Leased]] = {}
+    for part in parts:
+        leased.setdefault(part.run_id, []).extend(part.sandboxes)
+    runs = [
+        one.model_copy(update={"sandboxes": (*one.sandboxes, *leased.get(one.run_id, ()))})
         for one in found
-    }
-    runs = [one.model_copy(update={"sandboxes": leased[one.run_id]}) for one in found if one.part is None]
+        if one.part is None
+    ]
     return sorted(runs, key=lambda one: (one.iteration is None, one.run_id))
 
 

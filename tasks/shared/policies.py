@@ -137,8 +137,9 @@ def ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[str
 
 def origin_of(lake: Lake) -> PolicyVersion | None:
     """Return the policy without a parent that the champion descends from; None before the first policy."""
-    rows, row = policies(lake), champion_if_any(lake)
-    return row and rows[ancestry(rows, row.policy_version)[-1]]
+    rows = policies(lake)
+    champion = next((name for name in reversed(rows) if rows[name].status == "champion"), None)
+    return champion and rows[ancestry(rows, champion)[-1]]
 
 
 def made_from(lake: Lake, names: Collection[str]) -> list[str]:

@@ -17,7 +17,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from learning.algorithms.policy_losses import entropies, place_logprobs, token_logprobs
+from learning.algorithms.losses import entropies, place_logprobs, token_logprobs
 from learning.data.documents import marked_sample, question_text
 from learning.data.sample import TrainSample
 from learning.engines.engine import Outputs
@@ -25,9 +25,9 @@ from learning.planning.balance import BalanceCost, padded
 from models.families.dialects import format_reply
 from models.families.family import TinyFamily
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
+from models.tiny.build import PixelCache, Pixels, canvas_of, grid_of, patches_of
 from models.tiny.generator import token_id
 from models.tiny.network import MULTIPLE, Grid, PackedRows, TinyNet, pack, visible
-from models.tiny.screens import PixelCache, Pixels, canvas_of, grid_of, patches_of
 from models.tiny.tokens import BINS, END, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, Type, from_json
 from schemas.config.policy import PolicyConfig

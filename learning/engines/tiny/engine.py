@@ -30,10 +30,10 @@ from learning.job import Job
 from models.families.family import TinyFamily
 from models.families.outside import as_sent
 from models.safe import SINGLE, write_index
+from models.tiny.build import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.generator import prompt_text, read_tokenizer, token_id
 from models.tiny.layout import read_config
 from models.tiny.network import Grid, TinyNet, pack
-from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.tokens import END, PAD
 from schemas.action import from_json
 from schemas.config.sections import PolicyConfig

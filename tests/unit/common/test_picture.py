@@ -21,7 +21,7 @@ from learning.engines.fsdp.chats import Chats
 from models.families.family import QWEN25
 from models.families.screen import ImageLimits, picture, picture_png
 from models.random_vlm import build_random
-from models.tiny.screens import pixels_of
+from models.tiny.build import pixels_of
 from schemas.config.policy import PolicyConfig
 
 WIDE, HIGH = 60, 40

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from learning.algorithms.losses import entropies
 from learning.algorithms.method import method_of
-from learning.algorithms.policy_losses import entropies
 from learning.data.files import read_rollouts
 from learning.data.rounds import Sampler
 from learning.engines.fsdp.costs import peak_of

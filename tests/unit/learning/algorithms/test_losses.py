@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from learning.algorithms.policy_losses import place_logprobs, soft_bins, token_logprobs
+from learning.algorithms.losses import place_logprobs, soft_bins, token_logprobs
 
 
 def test_soft_bins_are_a_distribution_centred_on_the_place() -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from learning.algorithms.policy_losses import (
+from learning.algorithms.losses import (
     clipped_loss,
     dpo_loss,
     kl_loss,

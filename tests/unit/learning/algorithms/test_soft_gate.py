@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from learning.algorithms.grpo import token_losses
-from learning.algorithms.policy_losses import soft_gate_loss
+from learning.algorithms.losses import soft_gate_loss
 from learning.engines.engine import Batch, Outputs
 from schemas.config.training import GroupConfig
 from tests.unit.learning.algorithms.test_sequence_ratio import COUNTS, GAINS, ROWS, objective

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from models.tiny.build import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.network import Grid
-from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
 
 
 def test_the_canvas_is_the_smallest_of_whole_blocks() -> None:

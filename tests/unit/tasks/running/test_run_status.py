@@ -110,6 +110,20 @@ def test_sandboxes_that_parts_lease_on_other_machines_are_their_runs(
     there = Leased(host="there", process=7, lease=1, environment="fake", task_id="fake/one", seed=1, since=time.time())
     far = RunStatus(host="there", process=7, heard=time.time(), run_id="one", part=0, sandboxes=(there,))
     lake.blobs.store.put(file_of("one-0"), far.model_dump_json().encode())
+    own = far.model_copy(update={"run_id": "two", "part": None, "sandboxes": (there.model_copy(update={"seed": 2}),)})
+    for name in ("two", "two-0"):  # a store may list a run before its parts
+        one = own if name == "two" else far.model_copy(update={"run_id": "two"})
+        lake.blobs.store.put(file_of(name), one.model_dump_json().encode())
+    files = run_status._files
+    for order in (sorted, lambda names: sorted(names, reverse=True)):
+        with monkeypatch.context() as listing:
+            listing.setattr(
+                run_status, "_files", lambda lake, by=order: {name: files(lake)[name] for name in by(files(lake))}
+            )
+            (two,) = [one for one in run_statuses(lake) if one.run_id == "two"]
+        assert [one.seed for one in two.sandboxes] == [2, 1]
+    for name in ("two", "two-0"):
+        lake.blobs.store.delete(file_of(name))
     with published(lake, "one", "collect"), published(lake, "one", "collect", part=1):
         until = time.monotonic() + 10
         while not lake.blobs.store.exists(file_of("one-1")) and time.monotonic() < until:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from learning.algorithms.method import method_of
 from learning.engines.fsdp.adapters import add_adapters, merged
-from learning.engines.fsdp.costs import sizes_at
+from learning.engines.fsdp.census import sizes_at
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model
 from learning.job import Job

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from learning.engines.fsdp.adapters import add_adapters
-from learning.engines.fsdp.costs import network_of, sizes_at
+from learning.engines.fsdp.census import network_of, sizes_at
 from learning.engines.fsdp.model import load_model, use_faster
 from learning.parallel.packed_attention import PackedDocuments
 from models.random_vlm import KINDS, build_random

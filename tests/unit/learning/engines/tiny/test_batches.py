@@ -8,9 +8,9 @@ import torch
 
 from learning.data.sample import TrainSample
 from learning.engines.tiny.batches import Batcher, ForwardBatch, outputs_of
+from models.tiny.build import pixels_of
 from models.tiny.generator import prompt_text, read_tokenizer
 from models.tiny.network import TinyNet, pack, visible
-from models.tiny.screens import pixels_of
 from models.tiny.tokens import BINS
 from schemas.config.training import TrainConfig
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from learning.algorithms.critic import BIAS, WEIGHT, Critic, read_critic
-from learning.algorithms.policy_losses import value_loss
+from learning.algorithms.losses import value_loss
 from learning.algorithms.ppo import PpoObjective, TokensOf
 from learning.algorithms.returns import explained_variance
 from learning.data.files import read_rollouts
