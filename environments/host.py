@@ -1,17 +1,9 @@
-"""Define hosts of sandboxes, such as a browser that is replaced when it dies; a host may have no process.
-
-The module also lists the sandboxes that this process currently leases.
-"""
+"""Define hosts of sandboxes, such as a browser that is replaced when it dies; a host may have no process."""
 
 import asyncio
-import itertools
-import os
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeVar, final
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import ClassVar, Generic, Protocol, TypeVar, final
 
 from common.process import memory_mb
 from environments.sandbox import Sandbox
@@ -123,6 +115,9 @@ P = TypeVar("P", bound=HostProcess)
 class ProcessHost(Host, Generic[P]):
     """A process that is replaced when it dies, or when an answer is late."""
 
+    broken: ClassVar[tuple[type[Exception], ...]] = (SandboxFailure,)
+    """Errors of a health check that show a broken process; any other error is a fault of the check."""
+
     def __init__(self) -> None:
         self._process: P | None = None
         self._reviving = asyncio.Lock()
@@ -152,7 +147,7 @@ class ProcessHost(Host, Generic[P]):
         try:
             async with asyncio.timeout(ANSWERS_S):
                 await self._ask(self._process)
-        except Exception:
+        except (TimeoutError, *self.broken):
             return False
         return True
 
@@ -173,60 +168,3 @@ class ProcessHost(Host, Generic[P]):
             if self._process is not None:
                 await self._process.end()
                 self._process = None
-
-
-class Leased(BaseModel):
-    """A leased sandbox."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    host: str = Field(default_factory=socket.gethostname)
-    """Name of the machine."""
-    process: int = Field(default_factory=os.getpid)
-    """Process on the host that leased the sandbox."""
-    lease: int = 0
-    """Number of the lease in its process, from 1."""
-    environment: str
-    kind: str = ""
-    """Kind of the environment, such as `miniwob` or `desktop`."""
-    task_id: str
-    seed: int
-    trajectory_id: str = ""
-    """The trajectory in the sandbox; empty if it is leased for another purpose."""
-    since: float
-    """Start of the lease, in seconds since 1970."""
-    silent_s: float = 0.0
-    """Seconds since the owner's last request."""
-    host_mb: float | None = None
-    """Memory of the host, such as a browser, in MB; other sandboxes may share it. None without a host process."""
-    own_mb: float | None = None
-    """Memory of the sandbox's own processes, such as a desktop's or a shell's, in MB, without the host's; None without
-    processes."""
-
-
-_held: dict[int, Callable[[], Leased]] = {}
-_numbers = itertools.count(1)
-
-
-def list_lease(shown: Callable[[int], Leased]) -> int:
-    """Lists a lease until `unlist_lease`.
-
-    Args:
-        shown: returns the lease's current state, given its number.
-
-    Returns:
-        The number.
-    """
-    number = next(_numbers)
-    _held[number] = lambda: shown(number)
-    return number
-
-
-def unlist_lease(number: int) -> None:
-    """Removes a lease from the list, if it is listed."""
-    _held.pop(number, None)
-
-
-def leased_now() -> tuple[Leased, ...]:
-    """Returns the leases of this process, the oldest first."""
-    return tuple(shown() for shown in _held.copy().values())

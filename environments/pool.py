@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from environments.environment import Environment
-from environments.host import Host, Leased, list_lease, unlist_lease
+from environments.host import Host
+from environments.leased import Leased, list_lease, unlist_lease
 from environments.sandbox import Sandbox
 from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.tables.task import GuiTask

@@ -93,6 +93,7 @@ class Actor:
         its trajectory."""
         try:
             completions = await self._threads.run(self._act, [context for context, _ in batch])
+            answered = list(zip(batch, completions, strict=True))
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, FlywheelError):
                 for one in batch:
@@ -102,7 +103,7 @@ class Actor:
                 if not answer.done():
                     answer.set_exception(error)
         else:
-            for (_, answer), completion in zip(batch, completions, strict=True):
+            for (_, answer), completion in answered:
                 if not answer.done():
                     answer.set_result(completion)
 

@@ -4,7 +4,7 @@ A failure that ends a trajectory is stored in its row, with a boundary that name
 `policy` or `action` count against the policy. All others are environment failures. An environment failure counts
 neither as a success nor as a failure, so means, groups and the curriculum leave it out.
 
-A `Check` of `flywheel doctor` is required if a run would fail without it; the run is then refused.
+A `Probe` is a check of `flywheel doctor`. A run is refused if it would fail by what a required one finds.
 """
 
 import errno

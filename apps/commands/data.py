@@ -112,7 +112,7 @@ def _reader(config: "Config", lake: "Lake") -> "Reads | None":
     if reader_class(config.annotate.reader) is None:
         return None
 
-    from tasks.perceive import read_screens
+    from tasks.annotate import read_screens
 
     return lambda steps, pngs: read_screens(config, lake, steps, pngs)
 

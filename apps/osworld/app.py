@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 
 from apps.desk.security import LOOPBACK
 from apps.osworld.machine import DesktopMachine, as_command
-from apps.sandboxes.serve import SandboxGuard
+from apps.sandboxes.guard import SandboxGuard
 from environments.desktop.boxed import AskFailed
 from schemas.failure import SandboxFailure, TrajectoryFailure
 

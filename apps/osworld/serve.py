@@ -14,7 +14,7 @@ from apps.desk.serve import address_of, listening_at
 from apps.osworld.app import make_app
 from apps.osworld.machine import DesktopMachine
 from apps.process import Interrupts
-from apps.sandboxes.serve import token_named
+from apps.sandboxes.guard import token_named
 from environments.desktop.environment import EXTRA, DesktopConfig, DesktopEnvironment
 from environments.registry import environments_of
 from schemas.config import Config

@@ -14,7 +14,7 @@ from benchmarks.harness import finish
 from benchmarks.learning._precision import PRECISIONS, greedy, milliseconds
 from benchmarks.learning._start import champion_of, start_of
 from benchmarks.paired import Key, difference, mean_with_interval
-from learning.algorithms.passk import pass_at_k
+from learning.algorithms.advantages import pass_at_k
 from schemas.config import load_config
 
 

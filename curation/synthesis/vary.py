@@ -38,6 +38,7 @@ def verbs_of(material: MakerInputs, parent: Parent) -> list[str]:
 
 
 MOST_TRIED = 100
+"""Number of consecutive pairs whose goals do not agree, after which the proposals end."""
 
 
 class Compose(TaskMaker[Section]):

@@ -1,18 +1,49 @@
-"""Define the common parts of all browser environments: config keys, hosts, and requirements on this machine."""
+"""Define the common parts of all browser environments: config keys, hosts, and requirements on this machine.
+
+A host is a browser, whose pages are the sandboxes. It is replaced when it dies.
+"""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from environments.chromium.browser import Browser, browser_version, find_browser
-from environments.chromium.host import BrowserHost
+from environments.chromium.browser import NO_HOSTS, Browser, browser_version, find_browser
 from environments.environment import Environment
-from environments.host import Host, start_once
+from environments.host import Host, ProcessHost, start_once
 from environments.sandbox import Sandbox
 from schemas.config.section import Count, Positive, Whole
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import Probe
+
+
+class BrowserHost(ProcessHost[Browser]):
+    """A browser that is replaced when it dies.
+
+    Args:
+        path: the program.
+        make: makes a sandbox in a running browser.
+    """
+
+    def __init__(self, path: Path, make: Callable[[Browser], Sandbox]) -> None:
+        super().__init__()
+        self._path, self._make = path, make
+
+    @property
+    def reachable(self) -> Mapping[str, str]:
+        """Returns the hosts that pages can reach, in the form for `resolver_rules`: none."""
+        return NO_HOSTS
+
+    async def _launch(self) -> Browser:
+        return await Browser.launch(self._path, self.reachable)
+
+    async def _ask(self, process: Browser) -> object:
+        return await process.connection.send("Browser.getVersion")
+
+    def sandbox(self) -> Sandbox:
+        """Makes a sandbox with a page of the browser."""
+        assert self._process is not None
+        return self._make(self._process)
 
 
 class ChromiumConfig(EnvironmentConfig):

@@ -130,8 +130,9 @@ class DesktopSandbox(Sandbox):
 
     @property
     def box(self) -> RunningDesktop:
-        """Returns the desktop."""
-        assert self._opened is not None
+        """Returns the desktop; raises SandboxFailure before the start, and after a start that failed."""
+        if self._opened is None:
+            raise SandboxFailure("the sandbox is not started")
         return self._opened
 
     @property

@@ -28,7 +28,7 @@ from starlette.routing import Host, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from environments.chromium.browser import Browser
-from environments.chromium.host import BrowserHost
+from environments.chromium.environment import BrowserHost
 from environments.sandbox import Sandbox
 from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, UsageError
 from schemas.world import State

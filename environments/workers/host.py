@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from common.process import own_folder, terminate
 from common.supervisor import supervised
 from environments.host import ProcessHost
-from environments.openenv.client import MOST_BYTES, Fields, OpenEnvSession, ServerLost
+from environments.openenv.client import MOST_BYTES, Fields, OpenEnvSession, ServerLost, ServerRefused
 from environments.openenv.foreign import ForeignConfig
 from environments.openenv.sandbox import OpenEnvSandbox
 from schemas.action import Action, Hotkey, Press, Release
@@ -59,6 +59,8 @@ class WorkerHost(ProcessHost["WorkerProcess"]):
         command: Python and script of the process.
         variables: environment variables of the process.
     """
+
+    broken = (ServerLost, ServerRefused)
 
     def __init__(
         self, place: str, config: ForeignConfig, command: tuple[str, ...], variables: Mapping[str, str]

@@ -18,8 +18,20 @@ from itertools import chain
 
 import numpy as np
 
-from learning.algorithms import passk
-from learning.algorithms.passk import SAME, Floats, centred, is_informative, of_group, soft_overlong
+from learning.algorithms.advantages import (
+    SAME,
+    Floats,
+    adaptive,
+    analytic,
+    bootstrap,
+    centred,
+    combined,
+    exceeding,
+    full_sampling,
+    is_informative,
+    of_group,
+    soft_overlong,
+)
 from learning.data.files import Rollout
 from models.families.family import ModelFamily
 from models.families.registry import reply_limit
@@ -172,7 +184,7 @@ def group_advantages(
     if config.advantage == "adaptive":
         valid = [np.isfinite(group) for group in rewards]
         whole = [group[there] for group, there in zip(rewards, valid, strict=True)]
-        made = passk.adaptive(whole, [_entropy(group) for group in members], config.k)
+        made = adaptive(whole, [_entropy(group) for group in members], config.k)
         found = [np.zeros(len(group)) for group in rewards]
         for into, there, values in zip(found, valid, made, strict=True):
             into[there] = values
@@ -191,7 +203,7 @@ def teaches(rewards: Sequence[float], config: GroupConfig) -> bool:
     if not is_informative(rewards, config.spread):
         return False
     # Both forms depend on the batch or on random draws, but they are 0 if the advantages of Pass@1 are.
-    form = partial(passk.analytic, k=1) if config.advantage in ("adaptive", "bootstrap") else _form(config)
+    form = partial(analytic, k=1) if config.advantage in ("adaptive", "bootstrap") else _form(config)
     return bool((np.abs(of_group(rewards, form)) > SAME).any())
 
 
@@ -199,11 +211,11 @@ def _form(config: GroupConfig, rng: np.random.Generator | None = None) -> Callab
     """Returns the function from one group's rewards to its advantages; the bootstrap draws its groups with `rng`."""
     forms: dict[str, Callable[[Floats], Floats]] = {
         "pass1": centred,
-        "passk": lambda group: passk.analytic(group, config.k),
-        "full": lambda group: passk.full_sampling(group, config.k),
-        "bootstrap": lambda group: passk.bootstrap(group, config.k, len(group), rng or np.random.default_rng()),
-        "combined": lambda group: passk.combined(group, config.k),
-        "exceeding": lambda group: passk.exceeding(group, config.k),
+        "passk": lambda group: analytic(group, config.k),
+        "full": lambda group: full_sampling(group, config.k),
+        "bootstrap": lambda group: bootstrap(group, config.k, len(group), rng or np.random.default_rng()),
+        "combined": lambda group: combined(group, config.k),
+        "exceeding": lambda group: exceeding(group, config.k),
     }
     return forms[config.advantage]
 

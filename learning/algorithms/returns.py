@@ -21,8 +21,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from learning.algorithms.advantages import Floats, soft_overlong
 from learning.algorithms.groups import Member
-from learning.algorithms.passk import Floats, soft_overlong
 from learning.data.files import Rollout
 from schemas.config.training import PpoConfig
 

@@ -18,7 +18,7 @@ from functools import cache, partial
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from common.process import repeated
-from environments.host import Leased, leased_now
+from environments.leased import Leased, leased_now
 from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
 from tasks.shared.lease import Owner

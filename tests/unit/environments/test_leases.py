@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from environments.environment import Environment
 from environments.fake import FakeSandbox
-from environments.host import Host, leased_now
+from environments.host import Host
+from environments.leased import leased_now
 from environments.pool import Leases, PoolMetrics
 from environments.sandbox import Sandbox
 from schemas.config.sections import EnvironmentConfig

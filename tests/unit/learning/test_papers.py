@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from curation.converters.units import PARSER, scale_of
+from learning.algorithms.advantages import analytic, of_group, soft_overlong
 from learning.algorithms.losses import clipped_loss, dpo_loss
-from learning.algorithms.passk import analytic, of_group, soft_overlong
 from learning.algorithms.returns import advantages, length_adaptive_lambda
 from models.families.dialects import THOUSANDTHS, parse_reply
 from models.families.screen import smart_resize

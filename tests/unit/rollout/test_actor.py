@@ -59,6 +59,16 @@ class Choosy(Policy):
         return [Completion(str(one.seed)) for one in contexts]
 
 
+class Miscounting(Policy):
+    """Answers the context of seed 13 with nothing, and a batch that holds it with too few completions."""
+
+    version = "miscounting"
+    dialect = "json"
+
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        return [Completion(str(one.seed)) for one in contexts if one.seed != 13]
+
+
 def seeded(seed: int) -> Context:
     first = context(0)
     return Context(first.instruction, first.turns, first.observation, seed)
@@ -131,6 +141,17 @@ def test_one_context_that_fails_fails_none_of_its_batch() -> None:
 
     first, second, failed, *others = asyncio.run(ask())
     assert [one.text for one in (first, second, *others) if isinstance(one, Completion)] == ["1", "2", "4", "5"]
+    assert isinstance(failed, ValueError)
+
+
+def test_a_policy_that_answers_with_another_number_fails_only_the_contexts_without_an_answer() -> None:
+    async def ask() -> list[Completion | BaseException]:
+        with Actor(Miscounting()) as actor:
+            asked = asyncio.gather(*(actor.act(seeded(seed)) for seed in (1, 13, 4)), return_exceptions=True)
+            return await asyncio.wait_for(asked, 10.0)
+
+    first, failed, other = asyncio.run(ask())
+    assert [one.text for one in (first, other) if isinstance(one, Completion)] == ["1", "4"]
     assert isinstance(failed, ValueError)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from prefect import Task
 
+import tasks.annotate
 import tasks.judge
-import tasks.perceive
 import tasks.think.think
 from models.judges.judge import Judge, JudgeCase, Judgement
 from models.serving.openai import charge, charged, charged_since
@@ -23,9 +23,9 @@ from schemas.config.operations import ClusterConfig
 from schemas.config.section import Section
 from schemas.table import utc_now
 from storage.lake import Lake
+from tasks.annotate import perception_of
 from tasks.filter import decide_routes
 from tasks.judge import judge_again
-from tasks.perceive import perception_of
 from tasks.running.cluster import divided, part_task, shares_out
 from tasks.running.run import run_of
 from tests.unit.tasks.test_perceive import CountingReader, chosen
@@ -52,7 +52,7 @@ def here(config: Config, work: Task[..., Any], parts: Sequence[dict[str, Any]], 
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (tasks.judge, tasks.perceive, tasks.think.think):
+    for module in (tasks.judge, tasks.annotate, tasks.think.think):
         monkeypatch.setattr(module, "share_out", here)
 
 

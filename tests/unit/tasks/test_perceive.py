@@ -17,7 +17,7 @@ from schemas.observation import Element, elements_json
 from schemas.table import utc_now
 from schemas.tables.step import Step
 from storage.lake import Lake
-from tasks.perceive import perception_of
+from tasks.annotate import perception_of
 
 BUTTONS = (
     Element("ok", "button", (0.1, 0.5, 0.4, 0.6), True),

@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-from environments.host import Leased
+from environments.leased import Leased
 from tasks.running.run_status import RunStatus, file_of
 from tests.command import Call
 from tests.fixtures.sentences import Sentences

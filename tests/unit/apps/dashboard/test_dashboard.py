@@ -19,7 +19,7 @@ from apps.desk.app import make_app
 from apps.desk.pages import funnel_of
 from apps.report.build import build_report
 from apps.report.charts import FEW, training
-from environments.host import Leased
+from environments.leased import Leased
 from flywheel import OpenLake
 from schemas.config import config_of
 from schemas.table import utc_now

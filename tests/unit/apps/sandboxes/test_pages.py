@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from apps.desk.serve import token_for
-from apps.sandboxes.serve import token_named
+from apps.sandboxes.guard import token_named
 from environments.openenv.client import ServerLost, WireClient
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
 from environments.openenv.wire import observation_of, observed, refused, text_of

@@ -15,7 +15,7 @@ from PIL import Image
 from environments.desktop.boxed import AskFailed, RunningDesktop
 from environments.desktop.environment import TASKS, DesktopConfig, DesktopEnvironment
 from environments.desktop.sandbox import DesktopReward, DesktopSandbox, begin, events_of
-from environments.host import leased_now
+from environments.leased import leased_now
 from environments.pool import SandboxPool
 from environments.seccomp import SOCKETS
 from schemas import action as act

@@ -2,10 +2,11 @@
 
 import pytest
 
-from environments.desktop.sandbox import NOTCHES, events_of, pixel
+from environments.desktop.environment import DesktopConfig
+from environments.desktop.sandbox import NOTCHES, DesktopSandbox, events_of, pixel
 from environments.osworld.code import code_of
 from schemas import action as act
-from schemas.failure import ActionFailure
+from schemas.failure import ActionFailure, SandboxFailure
 from tests.fixtures.sentences import Sentences
 
 SIZE = (1000, 500)
@@ -73,3 +74,9 @@ def test_what_a_phone_or_a_browser_does_is_the_policy_s_failure_on_a_desktop(act
     for made in (events_of, code_of):
         with pytest.raises(ActionFailure, match=action.type):
             made(action, *SIZE)
+
+
+def test_a_desktop_that_did_not_start_is_a_failure_of_its_sandbox() -> None:
+    sandbox = DesktopSandbox(DesktopConfig(kind="desktop"), {})
+    with pytest.raises(SandboxFailure, match="not started"):
+        _ = sandbox.box

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learning.algorithms.passk import centred, is_informative, of_group, soft_overlong
+from learning.algorithms.advantages import centred, is_informative, of_group, soft_overlong
 
 RATES = st.lists(st.sampled_from([0.0, 1.0, -1.0, 0.5]), min_size=1, max_size=12)
 

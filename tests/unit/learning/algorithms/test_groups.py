@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from learning.algorithms.advantages import SAME, analytic, centred
 from learning.algorithms.groups import (
     DemonstrationStep,
     GroupStep,
@@ -17,7 +18,6 @@ from learning.algorithms.groups import (
     teaches,
     train_on,
 )
-from learning.algorithms.passk import SAME, analytic, centred
 from learning.data.documents import chat_of
 from learning.data.files import Rollout, read_rollouts, write_rollouts
 from models.families.family import ModelFamily, TinyFamily

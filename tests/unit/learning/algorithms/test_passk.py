@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from learning.algorithms.passk import (
+from learning.algorithms.advantages import (
     adaptive,
     analytic,
     bootstrap,

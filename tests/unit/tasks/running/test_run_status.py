@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from environments.host import Leased, list_lease, unlist_lease
+from environments.leased import Leased, list_lease, unlist_lease
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
