@@ -138,8 +138,8 @@ def ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[str
 def origin_of(lake: Lake) -> PolicyVersion | None:
     """Return the policy without a parent that the champion descends from; None before the first policy."""
     rows = policies(lake)
-    champion = next((name for name in reversed(rows) if rows[name].status == "champion"), None)
-    return None if champion is None else rows[ancestry(rows, champion)[-1]]
+    current = next((name for name in reversed(rows) if rows[name].status == "champion"), None)
+    return None if current is None else rows[ancestry(rows, current)[-1]]
 
 
 def made_from(lake: Lake, names: Collection[str]) -> list[str]:

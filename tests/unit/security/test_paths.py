@@ -17,7 +17,7 @@ from schemas.table import utc_now
 from storage.blobs import MANIFEST, Blobs
 from storage.lake import Lake
 from storage.objects import LocalStore, open_store
-from tasks.shared import policies as paths
+from tasks.shared import paths
 from tests.fixtures.sentences import Sentences
 
 PIECES = st.sampled_from(["..", ".", "", "a", "%2e%2e", "..%2f", "\\..", "~", "\0", "\x1b", "C:", "x" * 300, "ü"])
