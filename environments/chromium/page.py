@@ -12,12 +12,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, Self
 
 from environments.chromium.browser import Browser, Reply
 from schemas.failure import SandboxFailure
 
 PUMP_S = 0.005
+DRAWING_S = 5.0
+"""Seconds within which a browser draws a screenshot. The first frames of a new document have none while Chromium makes
+its surface, which takes long on a busy machine."""
 OPENINGS = 120
 """Documents opened in one target before it is closed, so that their leftover memory stays under about 300 MB."""
 AGAIN_S = 0.001
@@ -159,11 +163,14 @@ class Page:
 
     async def screenshot(self) -> bytes:
         """Draws a frame and returns it as PNG."""
-        for _ in range(3):
+        ends = monotonic() + DRAWING_S
+        while True:
             drawn = await self._draw(SCREENSHOT)
             if "screenshotData" in drawn:
                 return base64.b64decode(drawn["screenshotData"])
-        raise SandboxFailure("the browser draws no screenshots")
+            if monotonic() > ends:
+                raise SandboxFailure(f"the browser drew no screenshot within {DRAWING_S:g} s")
+            await asyncio.sleep(PUMP_S)
 
     async def _draw(self, params: Reply) -> Reply:
         """Draws a frame to the end even if its caller is cancelled.
