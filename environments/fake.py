@@ -16,8 +16,6 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from PIL import Image, ImageDraw
-
 from environments.environment import Environment
 from environments.host import Host, NoHost
 from environments.sandbox import Sandbox
@@ -133,6 +131,8 @@ def _click(scene: _Scene, x: float, y: float) -> None:
 
 
 def _draw(scene: _Scene) -> bytes:
+    from PIL import Image, ImageDraw
+
     image = Image.new("RGB", (WIDTH, HEIGHT), "white")
     pen = ImageDraw.Draw(image)
     pen.rectangle((0, 0, WIDTH, 50), fill=(255, 255, 0))

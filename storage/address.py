@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
-from xml.etree.ElementTree import ParseError
 
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
 
@@ -194,6 +193,8 @@ def require_bucket(address: Address) -> None:
 
 def _is_foreign(error: Exception) -> bool:
     """Whether an error comes from a server other than S3. Such an error has no S3 error code."""
+    from xml.etree.ElementTree import ParseError
+
     if isinstance(error, ParseError) or "TooManyRedirects" in repr(getattr(error, "kwargs", "")):
         return True
     answer = getattr(error.__cause__, "response", None)

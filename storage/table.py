@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -318,7 +319,7 @@ class StoredTable:
             if self._latest is None:
                 self._latest, self._checked = self._open(), -1
                 not_before(_committed(self._latest))
-            else:
+            elif not self._is_newest(self._latest.version()):
                 with features_named(self._uri):
                     self._latest.update_incremental()
             self._files_of(self._latest)
@@ -328,6 +329,16 @@ class StoredTable:
             self._latest = None  # the handle may be half updated
             raise
         return self._latest
+
+    def _is_newest(self, version: int) -> bool:
+        """Whether a local table certainly has no later version: its log has this version's commit, and no next one.
+
+        Delta's own look for commits takes 5 ms. Two file names take 10 microseconds.
+        """
+        if not self._place.local:
+            return False
+        log = Path(self._uri, "_delta_log")
+        return (log / f"{version:020}.json").exists() and not (log / f"{version + 1:020}.json").exists()
 
     def _at(self, version: int) -> DeltaTable:
         try:

@@ -1,6 +1,6 @@
 """Read and write the log of promotions and rollbacks, which determines the champion (`tasks.shared.policies`)."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -52,8 +52,12 @@ def abandoned(lake: Lake, policy: PolicyVersion) -> str | None:
 
 def rolled_back(lake: Lake) -> dict[str, Promotion]:
     """Return the policies whose last event is their rollback, each with this event, the newest last."""
+    return _rolled_back(promotions(lake))
+
+
+def _rolled_back(events: Iterable[Promotion]) -> dict[str, Promotion]:
     found: dict[str, Promotion] = {}
-    for one in promotions(lake):
+    for one in events:
         found.pop(one.champion, None)
         if one.decision == "rollback":
             found.pop(one.against, None)
@@ -68,8 +72,9 @@ def standing(policy: PolicyVersion, fallen: Container[str]) -> str:
 
 def outcomes(lake: Lake) -> dict[str, str]:
     """Return the printed outcome of each decided policy: promoted, held, rejected, or rolled back."""
-    found = {one.policy_version: OUTCOMES[one.decision] for one in promotions(lake) if one.decision in OUTCOMES}
-    return found | dict.fromkeys(rolled_back(lake), ROLLED_BACK)
+    events = promotions(lake)
+    found = {one.policy_version: OUTCOMES[one.decision] for one in events if one.decision in OUTCOMES}
+    return found | dict.fromkeys(_rolled_back(events), ROLLED_BACK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
