@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from models.tiny.tokens import build_tokenizer
 from schemas.failure import UsageError
 
-Kind = Literal["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"]
+Kind = Literal["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"]
 KINDS: tuple[str, ...] = get_args(Kind)
 TEMPLATE = (
     "{%- for message in messages -%}<|im_start|>{{ message.role }}\n"
@@ -100,8 +100,12 @@ def _config(kind: Kind, tokenizer: Any, text: dict[str, Any], vision: dict[str, 
 
 def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
     """Builds the sizes of the text stack's configuration."""
-    axes = [width // 4, width // 8, width // 8]
+    hybrid = kind.startswith("qwen3_5")
+    turned = width // 2 if hybrid else width
+    axes = [turned // 4, turned // 8, turned // 8]
     experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": hidden}
+    if hybrid:
+        experts["shared_expert_intermediate_size"] = hidden
     return {
         "hidden_size": hidden,
         "intermediate_size": 2 * hidden,
@@ -109,15 +113,34 @@ def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int, width
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": width,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": axes},
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "mrope_section": axes,
+            **({"partial_rotary_factor": 0.5} if hybrid else {}),
+        },
         "max_position_embeddings": 32768,
-        **(experts if kind == "qwen3_vl_moe" else {}),
+        **(_deltanet(layers, kv_heads, width) if hybrid else {}),
+        **(experts if kind.endswith("_moe") else {}),
+    }
+
+
+def _deltanet(layers: int, heads: int, width: int) -> dict[str, Any]:
+    """Builds the sizes of gated DeltaNet layers: the last layer has full attention, as every fourth of Qwen3.5."""
+    return {
+        "layer_types": ["linear_attention"] * (layers - 1) + ["full_attention"],
+        "linear_num_key_heads": heads,
+        "linear_num_value_heads": 2 * heads,
+        "linear_key_head_dim": width,
+        "linear_value_head_dim": width,
     }
 
 
 def _vision(kind: Kind, hidden: int, layers: int) -> dict[str, Any]:
     """Builds the sizes and kind of the vision tower's configuration."""
-    own: dict[str, Any] = {"deepstack_visual_indexes": [0], "num_position_embeddings": 256, "patch_size": 16}
+    own: dict[str, Any] = {"num_position_embeddings": 256, "patch_size": 16}
+    if kind.startswith("qwen3_vl"):
+        own["deepstack_visual_indexes"] = [0]
     if kind == "qwen2_5_vl":
         own = {"fullatt_block_indexes": [layers - 1], "window_size": 56, "patch_size": 14}
     size = {"hidden_size": hidden, "intermediate_size": 2 * hidden, "depth": layers}

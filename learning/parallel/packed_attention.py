@@ -5,11 +5,15 @@ every layer. Its vision tower calls `SCREENS` once per layer for all screens and
 model's forward pass gives the packed documents, and the tower passes the ends of its screens and windows. A call with
 neither has one whole sequence. In a sequence-parallel group (`learning.parallel.ulysses`), a rank holds a stretch of
 the tokens before and after attention, and whole sequences of some heads during attention.
+
+Gated DeltaNet layers (arXiv 2412.06464) carry a state from token to token, and a short convolution. Both must start
+anew with each document (`separate_documents`). A rank holds whole documents of a model with such layers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +24,7 @@ from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from learning.parallel.ulysses import attend
+from schemas.failure import PlanError
 
 NAME = "flywheel_packed"
 SCREENS = "flywheel_flash_screens"
@@ -106,16 +111,26 @@ def _has_kernel(query: Tensor) -> bool:
 def _by_length(
     query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scaling: float | None, causal: bool
 ) -> Tensor:
-    """Attends without a kernel for variable lengths, by one call for all sequences of equal length."""
+    """Attends without a kernel for variable lengths."""
+
+    def attended(*parts: Tensor) -> Tensor:
+        q, k, v = (part.transpose(1, 2) for part in parts)
+        return _attend(q, k, v, scaling, causal).transpose(1, 2)
+
+    return _apart(attended, (query, key, value), lengths)
+
+
+def _apart(function: Callable[..., Tensor], parts: Sequence[Tensor], lengths: Sequence[int]) -> Tensor:
+    """Applies a function of (sequences, length, ...) to packed (tokens, ...), by one call for all of equal length."""
     alike: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         if length:
             alike.setdefault(length, []).append(place)
-    pieces = [part.split(list(lengths)) for part in (query, key, value)]
-    seen: list[Tensor] = [query[:0]] * len(lengths)
+    pieces = [part.split(list(lengths)) for part in parts]
+    seen: list[Tensor] = [parts[0][:0]] * len(lengths)
     for places in alike.values():
-        q, k, v = (torch.stack([part[place] for place in places]).transpose(1, 2) for part in pieces)
-        for place, made in zip(places, _attend(q, k, v, scaling, causal).transpose(1, 2).unbind(), strict=True):
+        stacked = (torch.stack([part[place] for place in places]) for part in pieces)
+        for place, made in zip(places, function(*stacked).unbind(), strict=True):
             seen[place] = made
     return torch.cat(seen)
 
@@ -149,6 +164,47 @@ def _variable_length(
 def _starts(edges: tuple[int, ...], device: torch.device) -> Tensor:
     """Copies the edges to the GPU once for all layers, since each copy waits for earlier work."""
     return torch.tensor(edges, dtype=torch.int32, device=device)
+
+
+LINEAR = "linear_attention"
+"""Type of a gated DeltaNet layer in the library's `layer_types`."""
+_KERNELS = ("fla", "causal_conv1d")
+"""Packages whose kernels know the edges of documents; the library's own functions do not."""
+
+
+def separate_documents(model: Any) -> None:
+    """Makes a model's gated DeltaNet layers process each packed document alone."""
+    for module in model.modules():
+        if isinstance(mixer := getattr(module, "linear_attn", None), torch.nn.Module):
+            mixer.forward = _PackedMixer(mixer)  # type: ignore[assignment]
+
+
+class _PackedMixer:
+    """The forward function of a gated DeltaNet layer, for packed documents."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    @torch.compiler.disable  # a compiler would compile it again for every packing
+    def __call__(self, hidden_states: Tensor, packed: PackedDocuments | None = None, **more: Any) -> Tensor:
+        """Maps (1, tokens, width) to the same shape. Without kernels, documents of equal length are one batch."""
+        forward = partial(type(self._module).forward, self._module)
+        if packed is None:
+            return forward(hidden_states=hidden_states, **more)
+        if packed.group is not None:
+            raise PlanError("a document of a model with gated DeltaNets is on several ranks.", "Plan one rank each.")
+        if hidden_states.is_cuda and all(map(find_spec, _KERNELS)):
+            edges, owners = _starts(packed.edges, hidden_states.device), _owners(packed.edges, hidden_states.device)
+            return forward(hidden_states=hidden_states, cu_seq_lens_q=edges, seq_idx=owners)
+        lengths = [end - start for start, end in pairwise(packed.edges)]
+        return _apart(lambda part: forward(hidden_states=part), (hidden_states[0],), lengths)[None]
+
+
+@lru_cache(maxsize=8)
+def _owners(edges: tuple[int, ...], device: torch.device) -> Tensor:
+    """Numbers each token's document, (1, tokens)."""
+    lengths = torch.tensor([end - start for start, end in pairwise(edges)])
+    return torch.arange(len(lengths), dtype=torch.int32).repeat_interleave(lengths)[None].to(device)
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, causal: bool) -> Tensor:

@@ -40,9 +40,49 @@ CONTEXT = 1.5 * 2**30
 """Bytes of a GPU that the driver, libraries and communicator use before a model is loaded. The value is assumed."""
 
 
+CHUNK = 64
+"""Tokens of a chunk of the gated delta rule, the default of its kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaBlocks:
+    """The blocks of a stack whose mixer is a gated DeltaNet (arXiv 2412.06464) in place of attention."""
+
+    blocks: int
+    weights: int
+    """Number of weights of one block."""
+    adapted: int
+    """Number of weights of the adapters in one block."""
+    heads: int
+    """Number of value heads; each has a state of its own."""
+    key: int
+    """Width of a key."""
+    value: int
+    """Width of a value."""
+    convolved: int
+    """Width of queries, keys and values together, which a short convolution reads."""
+
+    def saved(self, compute: int, kernels: bool) -> float:
+        """Computes bytes per token that the mixer saves for the backward pass.
+
+        The numbers of `transformers`' own functions are fitted to saved tensors (a test compares them). Those of the
+        kernels are read from `ChunkGatedDeltaRuleFunction` of flash-linear-attention 0.6.0, and not measured.
+
+        Args:
+            compute: bytes per computed number.
+            kernels: whether the GPU's kernels compute the rule.
+        """
+        values = self.heads * self.value
+        found = compute * (2 * self.convolved + 3 * values)
+        if kernels:
+            return found + compute * (self.convolved - values) + self.heads * (compute * (CHUNK + 1) + 8)
+        state = self.key * self.value / CHUNK
+        return found + MASTER * self.heads * (6.5 * (self.key + self.value) + 5 * CHUNK + 10 + state)
+
+
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack of equal blocks: the language model's or the vision tower's."""
+    """A stack of blocks: the language model's or the vision tower's. All but those of `delta` are equal."""
 
     blocks: int
     weights: int
@@ -66,6 +106,58 @@ class Stack:
     """Number of experts that a token uses; 0 for a model without experts."""
     shared: int = 0
     """Number of weights of all experts of a block."""
+    shared_expert: int = 0
+    """Width of an expert that every token uses besides its experts; 0 for none."""
+    query_gates: bool = False
+    """Whether gates as wide as the queries scale the attention's output."""
+    delta: DeltaBlocks | None = None
+    """The blocks without attention; they count among `blocks`."""
+
+    @property
+    def total(self) -> int:
+        """Counts the weights of all blocks, without adapters."""
+        return self._sum(self.weights, self.delta.weights if self.delta else 0)
+
+    @property
+    def total_adapted(self) -> int:
+        """Counts the weights of all blocks' adapters."""
+        return self._sum(self.adapted, self.delta.adapted if self.delta else 0)
+
+    @property
+    def largest(self) -> int:
+        """Counts the weights of the largest block."""
+        return max(self.weights, self.delta.weights if self.delta else 0)
+
+    @property
+    def most_adapted(self) -> int:
+        """Counts the weights of the largest adapters of a block."""
+        return max(self.adapted, self.delta.adapted if self.delta else 0)
+
+    def _sum(self, each: Any, delta: Any) -> Any:
+        others = self.delta.blocks if self.delta else 0
+        return (self.blocks - others) * each + others * delta
+
+    def saved_by_all(self, compute: int, rank: int, kernels: bool) -> float:
+        """Computes bytes per token that all blocks save; arguments as in `saved_by_delta`."""
+        return self._sum(self.saved(compute, rank), self.saved_by_delta(compute, rank, kernels))
+
+    def saved_by_delta(self, compute: int, rank: int = 0, kernels: bool = False) -> float:
+        """Computes bytes per token that a block with a DeltaNet saves for the backward pass; 0 if there is none.
+
+        Args:
+            compute: bytes per computed number.
+            rank: rank of adapters on all linear layers of the block; 0 for none.
+            kernels: whether the GPU's kernels compute the rule.
+        """
+        if self.delta is None:
+            return 0.0
+        return 4 * compute * self.width + self._fed(compute) + self.delta.saved(compute, kernels) + 8 * rank * compute
+
+    def _fed(self, compute: int) -> float:
+        """Computes bytes per token that the feed-forward part saves."""
+        inner = (4 if self.gated else 2) * compute * self.inner
+        common = compute * (4 * self.shared_expert + self.width) if self.shared_expert else 0
+        return inner * max(1, self.experts) + 2 * compute * self.width * self.experts + common
 
     def saved(self, compute: int, rank: int = 0, frozen: bool = False) -> float:
         """Computes bytes per token that a block's operations save for the backward pass.
@@ -77,13 +169,11 @@ class Stack:
         """
         if frozen:
             return 0.0
-        inner = (4 if self.gated else 2) * compute * self.inner
         if self.fused:
-            return 9 * compute * self.width + inner
+            return 9 * compute * self.width + self._fed(compute)
         found = 4 * compute * self.width + 3 * compute * self.queries + 2 * compute * self.keys
-        found += compute * (self.queries + self.keys) * self.normed
-        found += inner * max(1, self.experts) + 2 * compute * self.width * self.experts
-        return found + 7 * rank * compute  # every adapter saves its inner activations
+        found += compute * (self.queries + self.keys) * self.normed + 3 * compute * self.queries * self.query_gates
+        return found + self._fed(compute) + 7 * rank * compute  # every adapter saves its inner activations
 
     def working(self, compute: int) -> float:
         """Computes temporary bytes per token of one block in the backward pass, in addition to the saved ones."""
@@ -111,17 +201,17 @@ class Network:
     @property
     def weights(self) -> int:
         """Counts all weights, without adapters."""
-        return self.language.blocks * self.language.weights + self.vision.blocks * self.vision.weights + self.outside
+        return self.language.total + self.vision.total + self.outside
 
     @property
     def adapters(self) -> int:
         """Counts weights of all adapters."""
-        return self.language.blocks * self.language.adapted + self.vision.blocks * self.vision.adapted
+        return self.language.total_adapted + self.vision.total_adapted
 
     @property
     def tower(self) -> int:
         """Counts weights of the whole vision tower."""
-        return self.vision.blocks * self.vision.weights + self.outside_vision
+        return self.vision.total + self.outside_vision
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +317,7 @@ def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
 
 def _in_four_bits(network: Network, recipe: MemoryRecipe) -> int:
     """Counts weights in 4 bits. The norms of a block are not in 4 bits, but they are only a thousandth of it."""
-    return network.language.blocks * network.language.weights if recipe.four_bits else 0
+    return network.language.total if recipe.four_bits else 0
 
 
 def _moment_bytes(recipe: MemoryRecipe) -> float:
@@ -260,7 +350,7 @@ def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, floa
     chunk = recipe.targets if recipe.logits_chunk is None else min(recipe.targets, recipe.logits_chunk)
     head = compute * network.head if full else 0.0
     largest = max(_at_once(network, recipe), network.vision.weights) if full else 0
-    summed = max(largest, network.language.adapted, network.vision.adapted)
+    summed = max(largest, network.language.most_adapted, network.vision.most_adapted)
     outside = network.outside - (network.outside_vision if recipe.freeze_vision else 0) if full else 0
     back = max(2 * block + dense, block + dense + compute * summed, (compute + MASTER) * summed) + MASTER * summed
     return {
@@ -293,13 +383,13 @@ def _gathered(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
     compute, language, seen = recipe.compute, network.language, recipe.compute * network.vision.weights
     if not recipe.four_bits:
         return max(compute * _at_once(network, recipe), seen), 0.0
-    return max((NF4 * language.weights, compute * language.width * language.inner), (seen, 0.0), key=sum)
+    return max((NF4 * language.largest, compute * language.width * language.inner), (seen, 0.0), key=sum)
 
 
 def _at_once(network: Network, recipe: MemoryRecipe) -> float:
     """Counts the weights of a language model's block that a rank holds while it computes."""
     elsewhere = network.language.shared * (1 - 1 / recipe.ranks) if recipe.parallel_experts else 0
-    return network.language.weights - elsewhere
+    return network.language.largest - elsewhere
 
 
 def _activations(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
@@ -307,12 +397,12 @@ def _activations(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
     compute, kept, again = recipe.compute, 0.0, 0.0
     sides = ((network.language, recipe.tokens, False), (network.vision, recipe.patches, _still(network, recipe)))
     for stack, tokens, frozen in sides:
-        each = stack.saved(compute, recipe.rank, frozen)
         if recipe.checkpointing:
             kept += 0.0 if frozen else tokens * stack.blocks * compute * stack.width
-            again = max(again, tokens * (each + stack.working(compute)))
+            each = stack.saved(compute, recipe.rank, frozen), stack.saved_by_delta(compute, recipe.rank, recipe.cuda)
+            again = max(again, tokens * (max(each) + stack.working(compute)))
         else:
-            kept += tokens * stack.blocks * each
+            kept += 0.0 if frozen else tokens * stack.saved_by_all(compute, recipe.rank, recipe.cuda)
             again = max(again, tokens * stack.working(compute))
     merged = 0.0 if _still(network, recipe) else recipe.patches * network.vision.width * 3 * compute * network.mergers
     embedded = recipe.tokens * network.language.width * (8 + (2 + network.mergers) * compute)

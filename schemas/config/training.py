@@ -222,7 +222,10 @@ class LoraConfig(Section):
     adapters merged into the weights. Its folder `adapter` holds the adapters alone, for servers that load adapters."""
     alpha: Positive = 32.0
     """Scale of the adapters: an adapter's product is multiplied by alpha / rank."""
-    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    targets: tuple[str, ...] = (
+        *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        *("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"),
+    )
     """Last part of the names of the linear layers that get an adapter."""
     vision: bool = False
     """Add adapters to the vision tower too: Qwen2.5-VL's tower has layers of the same names. Servers that load adapters

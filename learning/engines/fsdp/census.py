@@ -10,7 +10,7 @@ from learning.engines.fsdp.adapters import add_adapters, is_adapter
 from learning.engines.fsdp.costs import Shape, shape_of
 from learning.engines.fsdp.experts import experts_of
 from learning.engines.fsdp.loading import model_of_config
-from learning.planning.memory import Network, Stack
+from learning.planning.memory import DeltaBlocks, Network, Stack
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError
 
@@ -43,17 +43,35 @@ def _language(text: Any, layers: Sequence[nn.Module]) -> Stack:
     heads = text.num_attention_heads
     head = getattr(text, "head_dim", None) or text.hidden_size // heads
     experts = getattr(text, "num_experts", 0) or getattr(text, "num_local_experts", 0) or 0
+    delta = [layer for layer in layers if hasattr(layer, "linear_attn")]
+    attending = [layer for layer in layers if layer not in delta]
     return Stack(
         blocks=len(layers),
-        weights=_most(layers, adapters=False),
-        adapted=_most(layers, adapters=True),
+        weights=_most(attending, adapters=False),
+        adapted=_most(attending, adapters=True),
         width=text.hidden_size,
         inner=text.moe_intermediate_size if experts else text.intermediate_size,
         queries=heads * head,
         keys=(getattr(text, "num_key_value_heads", None) or heads) * head,
-        normed=any("q_norm" in name for name, _ in layers[0].named_parameters()),
+        normed=any("q_norm" in name for name, _ in attending[0].named_parameters()),
         experts=text.num_experts_per_tok if experts else 0,
         shared=max(sum(one.numel() for held in experts_of(layer) for one in held.parameters()) for layer in layers),
+        shared_expert=(getattr(text, "shared_expert_intermediate_size", None) or 0) if experts else 0,
+        query_gates=bool(delta),
+        delta=_delta(text, delta) if delta else None,
+    )
+
+
+def _delta(text: Any, layers: Sequence[nn.Module]) -> DeltaBlocks:
+    heads, key, value = text.linear_num_value_heads, text.linear_key_head_dim, text.linear_value_head_dim
+    return DeltaBlocks(
+        blocks=len(layers),
+        weights=_most(layers, adapters=False),
+        adapted=_most(layers, adapters=True),
+        heads=heads,
+        key=key,
+        value=value,
+        convolved=2 * text.linear_num_key_heads * key + heads * value,
     )
 
 

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from learning.parallel.packed_attention import LINEAR
 from learning.planning.balance import BalanceCost
+from learning.planning.memory import CHUNK
 from learning.planning.sequence_plan import ClusterCost, legal_degrees
 from learning.planning.step_plan import SampleLengths
 from schemas.failure import CheckpointError, PlanError
@@ -35,6 +37,8 @@ class Shape:
     """Number of layers of both phases."""
     head: int = 0
     """Number of weights of the output layer, which only targets use."""
+    undivided: bool = False
+    """Whether a document stays on one rank, because layers carry a state from token to token."""
 
     def operations(self, items: Iterable[SampleLengths], targets: int) -> float:
         """Counts the operations of forward and backward passes over samples with this number of targets."""
@@ -107,6 +111,7 @@ def shape_of(model: Any) -> Shape:
     except AttributeError as error:
         raise CheckpointError(f"config.json: {error}.", "The trainer cannot compute the cost of this model.") from error
     head = getattr(text, "head_dim", None) or width // heads
+    linear = (getattr(text, "layer_types", None) or []).count(LINEAR)
     experts = getattr(text, "num_experts", 0) or 0
     share = text.num_experts_per_tok / experts if experts else 1.0
     full = getattr(vision, "fullatt_block_indexes", None)
@@ -114,14 +119,27 @@ def shape_of(model: Any) -> Shape:
     vision_weights = _weights(model.base_model.visual, 1.0)
     return Shape(
         vision=BalanceCost(vision_weights, 2 * seen * (len(full) if full else depth)),
-        language=BalanceCost(language_weights, layers * heads * head),
+        language=BalanceCost(language_weights + linear * _recurrence(text), (layers - linear) * heads * head),
         query_heads=heads,
         key_heads=keys,
-        exchanged=2 * layers * head * (2 * heads + 2 * keys),
+        exchanged=2 * (layers - linear) * head * (2 * heads + 2 * keys),
         weights=sum(weight.numel() for weight in model.parameters()),
         blocks=layers + depth,
         head=width * text.vocab_size,
+        undivided=linear > 0,
     )
+
+
+def _recurrence(text: Any) -> int:
+    """Counts a DeltaNet layer's operations per token besides its matrices, divided by 6 like all costs.
+
+    A head reads and writes a state of key by value numbers. Within a chunk, a token meets the keys and values of the
+    chunk's tokens twice (arXiv 2412.06464, section 3.3).
+    """
+    if not hasattr(text, "linear_num_value_heads"):
+        return 0
+    key, value = text.linear_key_head_dim, text.linear_value_head_dim
+    return text.linear_num_value_heads * (2 * key * value + 2 * CHUNK * (key + value))
 
 
 def cluster_cost(shape: Shape, ranks: int, per_node: int, cap: int, speeds: Speeds) -> ClusterCost:
@@ -137,7 +155,7 @@ def cluster_cost(shape: Shape, ranks: int, per_node: int, cap: int, speeds: Spee
     Raises:
         PlanError: the number of ranks is no power of two.
     """
-    degrees = legal_degrees(ranks, shape.query_heads, shape.key_heads)
+    degrees = (1,) if shape.undivided else legal_degrees(ranks, shape.query_heads, shape.key_heads)
     gathered = 3 * shape.weights * speeds.bytes / 1e6 / (speeds.near if ranks <= per_node else speeds.far)
     return ClusterCost(
         quadratic=6e3 * shape.language.quadratic / speeds.operations,

@@ -19,10 +19,12 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 from learning.engines.fsdp.adapters import is_adapter, unadapted
 from learning.engines.fsdp.nf4 import is_packed, pack, shape_of
 from learning.engines.fsdp.shards import local
-from learning.parallel.packed_attention import NAME, SCREENS
+from learning.parallel.packed_attention import LINEAR, NAME, SCREENS, separate_documents
 from models.safe import SAFE, read_whole, weight_files, weights_of
 from schemas.failure import CheckpointError
 
+_DELTANETS = ("qwen3_5_text", "qwen3_5_moe_text")
+"""Text stacks whose linear attention is a gated DeltaNet."""
 _HINT = "Name an image-text-to-text model directory."
 
 
@@ -60,7 +62,7 @@ def model_of_config(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
 
 
 def prepare_interface(model: Any, directory: Path) -> None:
-    """Prepares the vision tower to process all screens at once.
+    """Prepares the vision tower to process all screens at once, and gated DeltaNet layers to process documents apart.
 
     Raises `CheckpointError` for a model that does not accept encoded screens or packed documents.
     """
@@ -71,9 +73,14 @@ def prepare_interface(model: Any, directory: Path) -> None:
             f"{directory}: a {model.config.model_type!r} model has no {', '.join(lacks)}.",
             "The trainer takes models of the Qwen-VL family and those with the same interface.",
         )
-    others = sorted({*(getattr(text, "layer_types", None) or ())} - {"full_attention"})
+    kinds = {*(getattr(text, "layer_types", None) or ())}
+    others = sorted(kinds - ({"full_attention", LINEAR} if text.model_type in _DELTANETS else {"full_attention"}))
     if others:
-        raise CheckpointError(f"{directory}: {', '.join(others)}.", "The trainer runs full attention only.")
+        raise CheckpointError(
+            f"{directory}: {', '.join(others)} of {text.model_type}.",
+            "The trainer runs full attention, and the gated DeltaNet of Qwen3.5.",
+        )
+    separate_documents(model)
     model.config.vision_config._attn_implementation = SCREENS
 
 

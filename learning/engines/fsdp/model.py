@@ -52,8 +52,8 @@ def use_faster(model: Any, norms: bool) -> None:
     for module in model.modules():
         if isinstance(module, nn.Conv3d) and module.kernel_size == module.stride and module.groups == 1:
             module.forward = _PatchProduct(module)  # type: ignore[assignment]
-        elif norms and _is_root_mean_square(module):
-            module.forward = _Norm(module)  # type: ignore[assignment]
+        elif norms and (kind := _root_mean_square(module)):
+            module.forward = kind  # type: ignore[assignment]
 
 
 class _PatchProduct:
@@ -71,39 +71,52 @@ class _PatchProduct:
 
 
 class _Norm:
-    """A root-mean-square norm."""
+    """A root-mean-square norm.
 
-    def __init__(self, module: Any) -> None:
-        self._module = module
+    Args:
+        module: the norm, with a weight and an epsilon.
+        centred: whether the norm scales by its weight plus one, as Qwen3.5's do.
+    """
+
+    def __init__(self, module: Any, centred: bool) -> None:
+        self._module, self._centred = module, centred
+        self._epsilon: float = module.eps if centred else module.variance_epsilon
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Normalises (..., width) over the width; for float64, it uses the library's function, which rounds in
         between."""
         if hidden.dtype != self._module.weight.dtype or hidden.dtype == torch.float64:
             return type(self._module).forward(self._module, hidden)
-        return _RootMeanSquare.apply(hidden, self._module.weight, self._module.variance_epsilon)
+        return _RootMeanSquare.apply(hidden, self._module.weight, self._epsilon, self._centred)
 
 
 class _RootMeanSquare(torch.autograd.Function):
-    """Computes x / sqrt(mean(x^2) + e) * w, with the fraction in fp32 and rounded to x's precision, as in
-    `transformers`."""
+    """Computes x / sqrt(mean(x^2) + e) * w, or * (w + 1) if centred.
+
+    The fraction is in fp32. As in `transformers`, it is rounded to x's precision before the product with w, and after
+    the product with w + 1.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float, centred: bool) -> Tensor:
         rows, made = x.reshape(-1, x.shape[-1]), torch.empty_like(x, memory_format=torch.contiguous_format)
         scale = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float32)
         scale = scale.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
         for part, by, out in zip(*_parts(rows, scale, made.view_as(rows)), strict=True):
-            torch.mul(weight, part.float().mul(by).to(x.dtype), out=out)
+            if centred:
+                out.copy_(part.float().mul(by).mul_(weight.float() + 1.0))
+            else:
+                torch.mul(weight, part.float().mul(by).to(x.dtype), out=out)
         ctx.save_for_backward(x, weight, scale)
+        ctx.centred = centred
         return made
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         x, weight, scale = ctx.saved_tensors
         rows, width = x.reshape(-1, x.shape[-1]), x.shape[-1]
         made = torch.empty_like(x, memory_format=torch.contiguous_format)
-        factors, for_weight = weight.to(scale.dtype), torch.zeros_like(weight, dtype=scale.dtype)
+        factors, for_weight = weight.to(scale.dtype) + float(ctx.centred), torch.zeros_like(weight, dtype=scale.dtype)
         slopes = gradients[0].reshape_as(rows)
         for part, slope, by, out in zip(*_parts(rows, slopes, scale, made.view_as(rows)), strict=True):
             normed, exact = part.to(scale.dtype).mul(by), slope.to(scale.dtype)
@@ -111,7 +124,7 @@ class _RootMeanSquare(torch.autograd.Function):
             for_weight += both.sum(0)
             shared = (both @ factors).div_(width)[:, None]
             out.copy_((exact * factors).addcmul_(normed, shared, value=-1.0).mul_(by))
-        return made, for_weight.to(weight.dtype), None
+        return made, for_weight.to(weight.dtype), None, None
 
 
 def _parts(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -121,21 +134,23 @@ def _parts(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return iter([one.split(at_once) for one in tensors])
 
 
-def _is_root_mean_square(module: Any) -> bool:
-    """Checks on a few numbers whether a module computes this norm, since some kinds scale by their weight plus one."""
+def _root_mean_square(module: Any) -> _Norm | None:
+    """Finds on a few numbers the norm that a module computes; None if it computes something else."""
     kind = type(module)
-    if getattr(getattr(module, "weight", None), "ndim", 0) != 1 or not hasattr(module, "variance_epsilon"):
-        return False
+    centred = not hasattr(module, "variance_epsilon")
+    if getattr(getattr(module, "weight", None), "ndim", 0) != 1 or (centred and not hasattr(module, "eps")):
+        return None
     if len(signature(kind.forward).parameters) != 2:  # some norms have a gate
-        return False
+        return None
     numbers = torch.Generator().manual_seed(0)
     x = torch.randn(4, 8, generator=numbers)
     try:
-        tried = kind(8, eps=module.variance_epsilon)
+        tried = kind(8, eps=module.eps if centred else module.variance_epsilon)
         tried.weight = nn.Parameter(torch.randn(8, generator=numbers))
-        return torch.allclose(kind.forward(tried, x), _Norm(tried)(x), atol=1e-5)
+        same = torch.allclose(kind.forward(tried, x), _Norm(tried, centred)(x), atol=1e-5)
     except (TypeError, ValueError, RuntimeError):
-        return False
+        return None
+    return _Norm(module, centred) if same else None
 
 
 BETAS = (0.9, 0.95)

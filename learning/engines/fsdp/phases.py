@@ -41,7 +41,7 @@ def precomputed_of(tower: Any, grids: Tensor) -> Precomputed:
     """Computes the tower's inputs from these grids; nothing for an unknown tower.
 
     Args:
-        tower: the vision tower of Qwen2.5-VL, Qwen3-VL or its mixture of experts; its weights are not used.
+        tower: the vision tower of Qwen2.5-VL, Qwen3-VL, Qwen3.5 or their mixtures of experts; its weights are not used.
         grids: (screens, 3) patches of each screen in time, rows, columns, on the CPU.
     """
     made = _MAKERS.get(tower.config.model_type)
@@ -82,6 +82,7 @@ def _between(tower: Any, grids: Tensor) -> Precomputed:
 
 _MAKERS = {"qwen2_5_vl": _windowed, "qwen2_5_vl_vision": _windowed, "qwen3_vl": _between, "qwen3_vl_vision": _between}
 _MAKERS |= {"qwen3_vl_moe": _between, "qwen3_vl_moe_vision": _between}
+_MAKERS |= {"qwen3_5": _between, "qwen3_5_vision": _between, "qwen3_5_moe": _between, "qwen3_5_moe_vision": _between}
 
 
 def _longest(edges: Tensor) -> int:

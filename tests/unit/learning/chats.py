@@ -48,6 +48,7 @@ def job(
         screenshots=folder / "screenshots.parquet",
         steps=steps,
         learning_rate=1e-3,
-        policy=POLICY,
+        # a random Qwen3.5 has no template of its own that would name a family
+        policy=POLICY.model_copy(update={"family": "thousandths"}) if kind.startswith("qwen3_5") else POLICY,
         train=TRAIN.model_copy(update=train),
     )

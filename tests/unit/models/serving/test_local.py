@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from models.random_vlm import build_random
+from models.random_vlm import KINDS, build_random
 from models.vlm import VlmPolicy
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
 
@@ -20,10 +20,10 @@ def policy(directory: Path, **keys: Any) -> VlmPolicy:
     return made
 
 
-@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_chat_s_reply_is_the_same_alone_and_in_a_batch(kind: Any, tmp_path: Path) -> None:
     build_random(kind, TEXTS, 0, tmp_path / kind)
-    model = policy(tmp_path / kind)
+    model = policy(tmp_path / kind, family="thousandths")
     for temperature in (0.0, 1.0):
         together = model.act(CONTEXTS, temperature)
         alone = [model.act([one], temperature)[0] for one in CONTEXTS]

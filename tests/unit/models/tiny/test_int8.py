@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.random_vlm import build_random
+from models.random_vlm import KINDS, build_random
 from models.serving.local import TransformersModel
 from models.tiny.build import build_tiny
 from models.tiny.generator import Int8Net, TinyModel
@@ -47,10 +47,11 @@ def test_the_small_policy_acts_in_int_8(directory: Path) -> None:
         assert other.logprobs[0] == pytest.approx(one.logprobs[0], abs=0.4)
 
 
-@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_any_model_acts_in_int_8(kind: str, tmp_path: Path) -> None:
     build_random(kind, TEXTS, 0, tmp_path / kind)  # type: ignore[arg-type]
-    full, rounded = VlmPolicy(tmp_path / kind, CONFIG), VlmPolicy(tmp_path / kind, INT8)
+    asked = (config.model_copy(update={"family": "thousandths"}) for config in (CONFIG, INT8))
+    full, rounded = (VlmPolicy(tmp_path / kind, config) for config in asked)
     assert isinstance(rounded.model, TransformersModel)
     assert not [module for module in rounded.model.model.modules() if type(module) is nn.Linear]
     (one,), (other,) = full.act([context(2)]), rounded.act([context(2)])

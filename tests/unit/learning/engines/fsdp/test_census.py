@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from learning.engines.fsdp.adapters import add_adapters
+from learning.engines.fsdp.adapters import add_adapters, is_adapter
 from learning.engines.fsdp.census import network_of, sizes_at
 from learning.engines.fsdp.model import load_model, use_faster
 from learning.parallel.packed_attention import PackedDocuments
@@ -17,7 +17,7 @@ from schemas.failure import CheckpointError
 
 TOKENS = 64
 RANK = 4
-BLOCKS = [(kind, rank) for kind in KINDS for rank in (0, RANK) if not rank or kind != "qwen3_vl_moe"]
+BLOCKS = [(kind, rank) for kind in KINDS for rank in (0, RANK) if not rank or not kind.endswith("_moe")]
 """Experts are no linear layers, so they get no adapters."""
 SEVEN: dict[str, Any] = {
     "model_type": "qwen2_5_vl", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
@@ -39,13 +39,17 @@ def test_a_config_alone_tells_the_sizes_of_seven_billion_weights(tmp_path: Path)
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize(("kind", "rank"), BLOCKS)
 def test_what_a_block_saves_is_what_the_memory_model_says(kind: Any, half: bool, rank: int, tmp_path: Path) -> None:
-    build_random(kind, ["Click it."], 0, tmp_path / kind, hidden=128, heads=4, kv_heads=2, head_width=32)
+    build_random(kind, ["Click it."], 0, tmp_path / kind, hidden=128, heads=4, kv_heads=2, head_width=32, layers=3)
     model = load_model(tmp_path / kind)
     add_adapters(model, LoraConfig(rank=rank), 0)
     use_faster(model.to(torch.bfloat16 if half else torch.float32), norms=True)
     network, core, compute = network_of(model), model.base_model, 2 if half else 4
-    language = _saved(model, core.language_model.layers[1], lambda: _read(core))
+    language = _saved(model, core.language_model.layers[2], lambda: _read(core))
     assert language / TOKENS == pytest.approx(network.language.saved(compute, rank), rel=0.04)
+    if network.language.delta:
+        mixed = _saved(model, core.language_model.layers[1], lambda: _read(core))
+        assert mixed / TOKENS == pytest.approx(network.language.saved_by_delta(compute, rank), rel=0.04)
+    assert network.weights == sum(one.numel() for name, one in model.named_parameters() if not is_adapter(name))
     if not rank:
         seen = _saved(model, core.visual.blocks[1], lambda: _see(model))
         assert seen / TOKENS == pytest.approx(network.vision.saved(compute), rel=0.12)

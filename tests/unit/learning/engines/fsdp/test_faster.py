@@ -1,12 +1,14 @@
 """What a model's modules compute in fewer passes is what they computed before."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 from transformers.models.falcon_h1.modeling_falcon_h1 import FalconH1RMSNormGated
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLRMSNorm as Norm
-from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5RMSNormGated
+from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5RMSNorm, Qwen3_5RMSNormGated
 
 from learning.engines.fsdp.model import use_faster
 from learning.engines.fsdp.shards import ShardedAdamW, clip
@@ -22,10 +24,13 @@ def both(module: nn.Module, x: torch.Tensor, slope: torch.Tensor) -> list[torch.
     return [made.detach(), x.grad, *(one.grad.clone() for one in module.parameters() if one.grad is not None)]
 
 
+@pytest.mark.parametrize("kind", [Norm, Qwen3_5RMSNorm, GemmaRMSNorm])
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 0.0), (torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
-def test_a_norm_and_its_gradients_are_those_of_transformers(dtype: torch.dtype, close: float) -> None:
+def test_a_norm_and_its_gradients_are_those_of_transformers(
+    kind: type[nn.Module], dtype: torch.dtype, close: float
+) -> None:
     torch.manual_seed(0)
-    module = Norm(48).to(dtype)
+    module: Any = kind(48).to(dtype)
     module.weight.data.normal_()
     x, slope = (torch.randn(7, 900, 48, dtype=dtype) for _ in range(2))
     before = both(module, x, slope)
@@ -36,8 +41,13 @@ def test_a_norm_and_its_gradients_are_those_of_transformers(dtype: torch.dtype, 
         assert one.dtype == other.dtype and (one - other).norm() <= close * other.norm()
 
 
+class HalvedNorm(Norm):
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return super().forward(hidden_states) / 2
+
+
 def test_a_norm_that_scales_otherwise_keeps_its_own_way() -> None:
-    module = GemmaRMSNorm(8)
+    module = HalvedNorm(8)
     use_faster(module, norms=True)
     assert "forward" not in vars(module)
 

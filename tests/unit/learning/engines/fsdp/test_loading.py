@@ -84,9 +84,10 @@ def test_a_model_without_numbers_takes_no_memory(tmp_path: Path) -> None:
     assert all(one.is_meta for one in made.parameters()) and not any(one.is_meta for one in made.buffers())
 
 
-def test_layers_that_carry_a_state_from_document_to_document_are_refused_by_name(tmp_path: Path) -> None:
-    from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5Config
+def test_layers_of_a_kind_that_the_trainer_does_not_run_are_refused_by_name(tmp_path: Path) -> None:
+    from transformers import Qwen2_5_VLConfig
 
-    Qwen3_5Config().save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="linear_attention"):
+    text = {"use_sliding_window": True, "max_window_layers": 0, "sliding_window": 8, "num_hidden_layers": 2}
+    Qwen2_5_VLConfig(text_config=text).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="sliding_attention"):
         model_of_config(tmp_path)
