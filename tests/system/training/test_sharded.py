@@ -64,7 +64,8 @@ def test_the_gradient_of_four_ranks_depends_neither_on_the_plan_nor_on_who_holds
     said = run("tests.system.parts.sharded_ranks", folder, timeout=300)
     undivided = (folder / "qwen3_5").exists() or (folder / "qwen3_5_moe").exists()
     plans = 6 if undivided else 10
-    assert said.count(": ") == plans + (16 if (folder / "balanced.pt").exists() else 10), said
+    checked = [line for line in said.splitlines() if not line.startswith("{")]  # a warning about stored experts
+    assert len(checked) == plans + (16 if (folder / "balanced.pt").exists() else 10), said
 
 
 @pytest.mark.nightly
