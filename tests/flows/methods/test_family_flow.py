@@ -27,17 +27,18 @@ from tests.clicker import clicked
 from tests.flows.conftest import wheel
 from tests.flows.methods.test_group_flow import sometimes
 from tests.taps import Taps
+from tests.tiers import NIGHTLY
 
 OURS = re.compile(r"Action:|start_box|Thought:")
 
 
-@pytest.fixture(scope="module")
-def turned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Config]:
+@pytest.fixture(scope="module", params=("qwen3_vl", "qwen3_5", "qwen3_5_moe") if NIGHTLY else ("qwen3_vl",))
+def turned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Config]:
     """Two iterations of a model of such a family: from the explorer, then in groups."""
     folder = tmp_path_factory.mktemp("taps")
     with pytest.MonkeyPatch.context() as patch:
         small = wheel(folder, patch)
-        build_random("qwen3_vl", ["Click on the target."] * 8, 0, folder / "base")
+        build_random(request.param, ["Click on the target."] * 8, 0, folder / "base")
         fields = small.model_dump()
         fields["policy"] |= {"base": str(folder / "base"), "family": "tests.taps:Taps", "max_new_tokens": 4}
         fields["suite"]["tasks"] = ("click-target", "two-steps")
