@@ -1,5 +1,6 @@
--- How many steps there are to imitate: those of accepted trajectories, without what was only replayed and what an import's
--- source takes out of training; of a correction that no person said only the corrected one.
+-- Count the steps to imitate: the steps of accepted trajectories. Steps that were only replayed, and steps that an
+-- import's source takes out of training, do not count. Of a correction that no reviewer wrote, only the corrected step
+-- counts.
 SELECT
     coalesce(
         sum(if(continues IS NULL OR trajectory_id IN (SELECT trajectory_id FROM people_tries), n_steps - replayed - coalesce(n_context, 0), 1)), 0

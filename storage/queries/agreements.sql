@@ -1,6 +1,7 @@
--- What judges found against what verifiers and people did, by the version of the judge and the iteration $iteration: the
--- counts of which `agreements` are made. A verifier's word is left out where the trajectory failed by itself, for no judge
--- is asked about that; what an import says of itself is nobody's word. Of a task without a verifier only people know.
+-- Compare the judges' verdicts with those of verifiers and reviewers, by judge version, for iteration $iteration. The
+-- `agreements` measures are computed from these counts. A verifier's result is left out where the trajectory failed by
+-- itself, because no judge scores such a trajectory. An import's own success flag is left out too. For a task without a
+-- verifier only reviewers' decisions count.
 WITH
 found AS (
     SELECT trajectory_id, gate_version AS judge_version, iteration, passed

@@ -1,8 +1,8 @@
--- What a continual training reads of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
--- The instruction is left out: nothing of a failure is learnt as a reply to it.
+-- Read what a continual training needs of the samples in the Parquet file $drawn, in order: everything but the images.
+-- The instruction is left out, because a failure is not learned as a reply to it.
 --
--- $drawn has a row for each: `sample`, kind, task_id, `source` (a screenshot, or the annotation that compares two),
--- weight, `positions` (when it is trained on). A question that was annotated several times is asked once.
+-- $drawn has one row a sample: `sample`, kind, task_id, `source` (a screenshot, or the annotation that compares two),
+-- weight, `positions` (when it is trained on). A question that was annotated several times is read once.
 WITH
 drawn AS (FROM read_parquet($drawn)),
 questions AS (

@@ -1,10 +1,11 @@
--- Every step of a failed (`ct`) trajectory as a target of its own, in order, each with its weight: tasks share equally, then
--- trajectories, then their steps; V = 0 in UI-TARS-2's flywheel (arXiv 2509.02544).
+-- Select every step of a failed (`ct`) trajectory as a target of its own, in order, with its weight. Tasks share
+-- equally, then trajectories, then steps; V = 0 in UI-TARS-2's flywheel (arXiv 2509.02544).
 --
--- All steps that hold an action are there, errors among them, `place` counting them from 0; nothing is known of steps whose
--- text held none. The replayed steps of a correction, those in whose place a person put another, and those that an import's
--- source takes out of training (`given_targets`) are context only, and have no weight; nothing is learnt from a
--- correction that came to nothing. The columns are those of training_weights.sql, so training_samples.sql reads what is drawn.
+-- All steps that hold an action are selected, errors included; `place` counts them from 0. Steps whose text held no
+-- action are skipped. Some steps are context only and have no weight: the replayed steps of a correction, steps that a
+-- reviewer replaced, and steps that an import's source takes out of training (`given_targets`). Nothing is learned from
+-- a correction that did not succeed. The columns are those of training_weights.sql, so training_samples.sql can read
+-- the drawn samples.
 WITH
 failed AS (
     SELECT

@@ -1,9 +1,9 @@
--- Every sample that failed (`ct`) trajectories give whatever they were meant for, in order, each with its weight: kinds
--- share equally, then tasks, then samples.
+-- Select the samples of failed (`ct`) trajectories that do not depend on the instruction, in order, with their weights.
+-- Kinds share equally, then tasks, then samples.
 --
--- A screen with grounding questions is one sample that asks where things are (`step`) and one that asks what is there
--- (`naming`); its `source` is the screenshot. Of the annotations that compare two screens the first of each kind and pair
--- is one, named by its id: two actions with the same effect would contradict each other.
+-- A screen with grounding questions gives one sample that asks for places (`step`) and one that asks for names
+-- (`naming`); its `source` is the screenshot. Annotations that compare two screens give one sample for each kind and
+-- pair of screens: the first annotation, named by its id. Two actions with the same effect would contradict each other.
 WITH
 failed AS (
     SELECT a.annotation_id, a.kind, a.before, a.after, t.task_id, a.trajectory_id, a.step, s.screenshot

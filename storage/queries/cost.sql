@@ -1,7 +1,7 @@
--- What one iteration has cost so far: sandbox steps (collected and evaluated), seconds of its stages' work, and tokens
--- that policies wrote, that thinkers were charged, and that servers counted for judges and proposers (`charged` of a
--- stage's numbers, which has thinkers, too: theirs are rows of `thinking`). A step that was replayed was taken, too, and
--- counts.
+-- Sum the cost of one iteration so far: sandbox steps (collected and evaluated), seconds of its stages, and tokens.
+-- Tokens are those that policies wrote, that thinkers were charged, and that servers counted for judges and proposers
+-- (`charged` in a stage's metrics). The charged tokens of thinkers are skipped there, because rows of `thinking` hold
+-- them. Replayed steps count, because a sandbox performed them.
 SELECT
     (SELECT count(*) FROM steps WHERE iteration = $iteration)
     + (SELECT coalesce(sum(n_steps), 0) FROM evaluations WHERE iteration = $iteration)::BIGINT AS steps,

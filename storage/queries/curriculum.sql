@@ -1,16 +1,16 @@
--- Which tasks the iteration $iteration shall roll out, from everything the lake knew before it.
+-- Choose the tasks that iteration $iteration rolls out, from all earlier iterations of the lake.
 --
--- Evidence (`views/evidence.sql`) counts forgetting^age, where the iteration just before has age 0; what counts less than
--- 10^-15 is not read, so that old iterations cost nothing. A relay's success is not the policy's own: like the
--- explorer's, it only says that the task can be solved.
+-- Evidence (`views/evidence.sql`) counts forgetting^age, where the previous iteration has age 0. Evidence that counts
+-- less than 10^-15 is not read, so old iterations cost nothing. A relay's success is not the policy's own: like the
+-- explorer's, it only shows that the task can be solved.
 --
--- The posterior is Beta(successes + 1/2, failures + 1/2). A task weighs 2 sqrt(p (1 - p)): most at p = 1/2, where a
+-- The posterior is Beta(successes + 1/2, failures + 1/2). A task weighs 2 sqrt(p (1 - p)): most at p = 1/2, where the
 -- policy's next trajectories differ most from each other (Foster and Foerster, arXiv 2502.12272, weigh by p (1 - p)). p
--- is taken one posterior standard deviation towards 1/2, so that a task of few trajectories gets the benefit of the
--- doubt. A saturated task weighs $saturated. Where the policy has nothing to go on (unseen, hopeless) the explorer has
--- to show it, so such a task weighs by how many trajectories a demonstration costs: $shown_rate / q, q the explorer's
--- own success, from its trajectories and its evaluation; never above $most_shown. A learnable task in which neither of
--- them succeeds often weighs by the same cost of a success.
+-- is moved by one posterior standard deviation towards 1/2, which gives the benefit of the doubt to a task with few
+-- trajectories. A saturated task weighs $saturated. An unseen or hopeless task needs a demonstration by the explorer,
+-- so it weighs by the number of trajectories that a demonstration costs: $shown_rate / q, at most $most_shown. q is the
+-- explorer's own success, from its trajectories and its evaluation. A learnable task in which policy and explorer both
+-- rarely succeed weighs by the same cost of a success.
 WITH
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id

@@ -1,6 +1,6 @@
--- The stored successes of the explorer and of relays that an all-failed group may be shown, newest first, with their steps
--- in order: of each of the tasks $tasks the newest one, and the newest one on each of the seeds $seeds. A step's thought
--- is what a person made of it, its own or the annotated one.
+-- Read the stored successes of the explorer and of relays that can serve as demonstrations for an all-failed group,
+-- newest first, with their steps in order: the newest success of each of the tasks $tasks, and the newest on each of
+-- the seeds $seeds. A step's thought is the reviewer's, else its own, else the annotated one.
 WITH
 shown AS (
     SELECT trajectory_id, task_id, seed, iteration, instruction, reward

@@ -1,7 +1,7 @@
--- What iteration $iteration and the $window ones before it look like, as counts by category: `lengths` of trajectories,
--- `rewards`, `actions`, `sizes` of screens, whether a `screens` picture looks like one of the window before (by its
--- perceptual hash; the iteration before is held against its own window), and `agreement` of judges with who knows. What
--- the environment ended says nothing; imported data is nobody's iteration.
+-- Count iteration $iteration and the $window iterations before it by category: `lengths` of trajectories, `rewards`,
+-- `actions`, `sizes` of screens, `screens`, and `agreement` of judges with verifiers and reviewers. A row of `screens`
+-- states whether an image was seen in the window before, by its perceptual hash; the previous iteration is compared
+-- with its own window. Environment failures and imports do not count.
 WITH
 known AS (
     SELECT iteration, trajectory_id, n_steps, reward, iteration = $iteration AS now FROM trajectories

@@ -1,2 +1,2 @@
--- What people put in the place of steps' thoughts while the action stayed, for an export.
+-- Read the thoughts that reviewers replaced without changing the action, for an export.
 SELECT trajectory_id, step, better FROM thoughts WHERE better IS NOT NULL

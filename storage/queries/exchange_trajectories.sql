@@ -1,5 +1,6 @@
--- The trajectories of the iterations [$first, $end) that have steps, in order, each with its route (`undecided` where no
--- filter has seen it) and why, and whether nothing of it is imitated (`withheld`); those of the route $route, if one is given.
+-- Read the trajectories of the iterations [$first, $end) that have steps, in order: those of route $route, or all if it
+-- is null. Each has its route (`undecided` if the filter has not processed it), the reason, and whether no step of it
+-- is imitated (`withheld`).
 SELECT
     t.trajectory_id, t.iteration, coalesce(d.route, 'undecided') AS route,
     coalesce(d.reason, '') AS reason,

@@ -1,8 +1,8 @@
--- One row per iteration: how many trajectories were rolled out, how many of them survive each sieve, and why the others
--- did not. `valid` leaves out environment failures, `verified` is what the verifier called a success, the routes are
--- those of the newest decision, `steps` are the steps of what goes to supervised training. `rejections` holds how many
--- every gate turned away (`n`), the reason that it gave most often, and how often that was (`most`).
--- Corrections are counted by their own stage (`reflect`): they go on from what is counted here.
+-- Count, by iteration, how many trajectories were rolled out, how many pass each part of the filter, and why the others
+-- do not. `valid` leaves out environment failures, `verified` counts successes by the verifier, and the routes are
+-- those of the newest decision. `steps` counts the steps that go to supervised training. `rejections` holds, for each
+-- gate, how many trajectories it rejected (`n`), its most frequent reason, and how often it gave that reason (`most`).
+-- The stage `reflect` counts corrections itself; they continue trajectories that are counted here.
 WITH
 collected AS (FROM trajectories WHERE continues IS NULL),
 sft_steps AS (

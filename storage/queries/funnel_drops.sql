@@ -1,9 +1,10 @@
--- Where trajectories are lost, by iteration: of each gate the five kinds of reasons that turned away most, then all of
--- its others together, each with up to three of them as examples. `stage` is where: `valid` (the environment ended it),
--- `judged` (no filter has seen it), `selected` (a gate or a person turned it away, or it is held back).
+-- Count where trajectories are lost, by iteration. Each gate has the five kinds of reasons that rejected most, then one
+-- row for all its other reasons, each with up to three examples. `stage` is `valid` (the environment ended it),
+-- `judged` (the filter has not processed it) or `selected` (a gate or a reviewer rejected it, or it is in quarantine).
 --
--- Reasons are of one kind (`why`) that differ in what they quote, in ids and in numbers alone. An apostrophe within a
--- word begins no quotation, and one that was cut short goes on to the end. `reason` is the first example's, whole.
+-- Reasons are of one kind (`why`) if they differ only in quotations, ids and numbers. An apostrophe within a word
+-- begins no quotation, and a quotation that was cut short extends to the end. `reason` is the full reason of the first
+-- example.
 WITH
 dropped AS (
     SELECT
@@ -20,7 +21,7 @@ dropped AS (
         END AS gate,
         CASE
             WHEN ended THEN coalesce(t.failure_reason, '')
-            WHEN d.route IS NULL THEN 'no filter has seen it yet'
+            WHEN d.route IS NULL THEN 'not filtered yet'
             WHEN contains(d.reason, ': ') THEN substr(d.reason, strpos(d.reason, ': ') + 2)
             ELSE d.reason
         END AS reason

@@ -1,4 +1,5 @@
--- How many trajectories of each iteration a filter has seen, people have decided on, and training could read.
+-- Count the trajectories of each iteration that the filter has processed, that reviewers have decided on, and that a
+-- training can read.
 SELECT
     iteration,
     count(*) AS collected,

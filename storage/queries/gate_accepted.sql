@@ -1,7 +1,7 @@
--- The steps, in order, of the accepted trajectories before iteration $iteration that a success of it may be a copy of: they
--- have its task and its instruction; of imported ones, whose task is only the file that they came with, the instruction,
--- its case and white space aside. Imports come before the wheel's iterations, an older one first
--- (`schemas.tables.stage.turn`).
+-- Read the steps, in order, of the accepted trajectories before iteration $iteration that one of its successes may
+-- copy: those with the same task and instruction. Imports match by instruction alone, without case and white space,
+-- because their task is only the file that they came with. Imports come before the lake's own iterations, older ones
+-- first (`schemas.tables.stage.turn`).
 WITH
 named AS (
     SELECT

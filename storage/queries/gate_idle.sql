@@ -1,6 +1,6 @@
--- Steps of iteration $iteration in which nothing was done, and others, at most $most of each kind of a task that has one of
--- the first kind after which the screen was another: what changes all the time shows in both. Always the same ones, drawn by
--- the trajectories' ids, which are hashes.
+-- Sample steps of iteration $iteration without an input (idle) and with one, at most $most of each kind for a task.
+-- Only tasks with an idle step that changed the screen are read: a region that changes on its own changes in both
+-- kinds. The sample is the same in every run, because it follows the trajectories' ids, which are hashes.
 WITH shown AS (
     SELECT
         task_id, screenshot, next_screenshot, trajectory_id, step,

@@ -1,5 +1,5 @@
--- The screens, in order, of at most $most known successes of $task in iteration $iteration: of those that `gate_tasks.sql`
--- counts, to be counted again without what changes all the time.
+-- Read the screens, in order, of at most $most known successes of $task in iteration $iteration. These are the
+-- successes that `gate_tasks.sql` counts; the gate counts them again without the regions that change on their own.
 WITH
 earlier AS (
     SELECT trajectory_id FROM trajectories

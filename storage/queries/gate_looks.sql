@@ -1,4 +1,4 @@
--- What the screenshots of iteration $iteration look like, for the gates: their hashes, once each.
+-- Read the perceptual hashes of the screenshots of iteration $iteration, each once.
 SELECT sha256, any_value(phash) AS phash FROM screenshots
 WHERE sha256 IN (
     SELECT screenshot FROM steps WHERE iteration = $iteration

@@ -1,4 +1,4 @@
--- The screenshots that steps of iteration $iteration name and that do not rest in the lake.
+-- Find the screenshots that steps of iteration $iteration name and that the lake does not store.
 WITH
 named AS (
     SELECT screenshot AS sha256 FROM steps WHERE iteration = $iteration

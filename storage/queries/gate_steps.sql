@@ -1,5 +1,5 @@
--- The trajectories of iteration $iteration of which another number of steps rests in the lake than they say, and how many
--- that is, for the gate to hold against `n_steps`.
+-- Find the trajectories of iteration $iteration for which the lake stores another number of steps than `n_steps`, with
+-- the stored number.
 WITH
 asked AS (SELECT trajectory_id, max(n_steps) AS n_steps FROM trajectories WHERE iteration = $iteration GROUP BY trajectory_id),
 stored AS (

@@ -1,8 +1,8 @@
--- What the known successes of each task of iteration $iteration look like, for the gates: how many there are, in how many
--- of them the screen changed, and the number of different screens that nine in ten of them act on at the least.
+-- Describe the known successes of each task of iteration $iteration for the gates: their number, the number in which
+-- the screen changed, and the number of different screens that at least nine in ten of them act on.
 --
--- Known are the accepted ones of earlier iterations; where a task has fewer than $enough of them, the successes of this
--- iteration too, whatever was decided of them before: the same answer comes whenever the filter runs.
+-- Known successes are the accepted ones of earlier iterations. If a task has fewer than $enough of them, the successes
+-- of this iteration are added, whatever their decision, so the result does not depend on when the filter runs.
 WITH
 earlier AS (
     SELECT trajectory_id, task_id FROM trajectories

@@ -1,11 +1,11 @@
--- Which tasks are rolled out in groups before the iteration $iteration trains on their rewards, and why.
+-- Choose the tasks that are rolled out in groups before iteration $iteration trains on their rewards, with the reason.
 --
--- Evidence is the curriculum's (`views/evidence.sql`), counted forgetting^age. A group can teach only where the policy
--- sometimes succeeds: 0 < success <= $highest (Seed1.5-VL, arXiv 2505.07062, keeps 0 < accuracy <= 0.75). Such a task
--- weighs by the chance that a group of $size holds both outcomes, 1 - p^n - (1 - p)^n, with p the mean of the posterior
--- Beta(successes + 1/2, failures + 1/2). A task whose success rose by more than $rise from all iterations before to the
--- last one counts $rising of that: it is learnt anyway (Seed1.5-VL samples prompts whose reward rises fast less often).
--- A trajectory of a graded task counts as much of a success as its reward says.
+-- Evidence is that of the curriculum (`views/evidence.sql`), counted forgetting^age. A group can teach only where the
+-- policy sometimes succeeds: 0 < success <= $highest (Seed1.5-VL, arXiv 2505.07062, keeps 0 < accuracy <= 0.75). Such a
+-- task weighs by the chance that a group of $size holds both outcomes, 1 - p^n - (1 - p)^n, where p is the mean of the
+-- posterior Beta(successes + 1/2, failures + 1/2). If a task's success in the last iteration is more than $rise above
+-- that of all iterations before, its weight is multiplied by $rising, because the policy learns it anyway (Seed1.5-VL
+-- samples prompts whose reward rises fast less often). A trajectory of a graded task counts its reward as its success.
 WITH
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id

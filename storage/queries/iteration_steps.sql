@@ -1,4 +1,4 @@
--- All steps of iteration $iteration, trajectory by trajectory, in order: what the filter and the annotation go through.
+-- Read all steps of iteration $iteration, trajectory by trajectory, in order, for the filter and the annotation.
 SELECT * FROM steps
 WHERE iteration = $iteration
 ORDER BY trajectory_id, step

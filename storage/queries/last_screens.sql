@@ -1,4 +1,4 @@
--- The last screens of successful trajectories that a policy may have been trained on, by task.
+-- Read the last screens of successful trajectories that a policy may have been trained on, by task.
 SELECT DISTINCT t.task_id, p.phash
 FROM trajectories t
 JOIN decisions d ON d.trajectory_id = t.trajectory_id AND d.route IN ('sft', 'ct', 'rl')

@@ -1,8 +1,9 @@
--- Steps, in order, of the trajectories of every task and seed that was both solved and failed, where the iteration
--- $iteration rolled it out too: what preferences are found in. A failure is one by the verifier, or by the judge where
--- there is none (`verified` is false then); what an environment ended and what is in quarantine is left out. A success is preferred only if the
--- newest decision accepted it; one that a gate turned away still shows that its actions did not fail. A step's thought is
--- what a person made of it, its own or the newest annotated one. Corrections part from what they correct and are pairs of their own.
+-- Read the steps, in order, of the trajectories from which preferences are made: those of every task and seed that was
+-- both solved and failed, and that iteration $iteration also rolled out. Failure is decided by the verifier, or by the
+-- judge if there is no verifier (then `verified` is false). Environment failures and quarantine are left out. A success
+-- is preferred only if the newest decision accepted it; a success that a gate rejected still shows that its actions did
+-- not fail. A step's thought is the reviewer's, else its own, else the newest annotated one. Corrections are left out:
+-- they part from the trajectory that they correct, and are pairs of their own.
 WITH
 ended AS (
     SELECT

@@ -1,7 +1,7 @@
--- People's decisions that hold and that a training may read, in order: words on whole trajectories, corrections with their
--- `state` and whether the recorded step gave way to it (`replaces`; both null for what is none), what was taken or overridden
--- in live sessions, and thoughts that were noted of a step; `route` is where the trajectory's data goes. Of the pinned versions
--- or of today.
+-- Read the reviewers' decisions that hold and that a training may read, in order, at the pinned versions or the current
+-- ones. They are decisions on whole trajectories, corrections, actions taken or overridden in live sessions, and
+-- thoughts noted for a step. A correction has its `state` and whether it replaces the recorded step (`replaces`); both
+-- are null for other decisions. `route` is the destination of the trajectory's data.
 SELECT
     r.review_id, r.trajectory_id, r.person, r.decision, r.step, t.task_id, p.state, p.replaces,
     coalesce(d.route, '') AS route

@@ -1,7 +1,8 @@
--- What a training reads of the perception samples in the Parquet file $drawn: all it needs but the pictures, in order.
+-- Read what a training needs of the perception samples in the Parquet file $drawn, in order: everything but the images.
 --
--- $drawn has a row for each: `sample`, kind, task_id, `source` (the annotation), weight, `positions` (when it is trained
--- on). The question stands as the instruction and the answer as the thought; a pair of screens is asked what changed.
+-- $drawn has one row a sample: `sample`, kind, task_id, `source` (the annotation), weight, `positions` (when it is
+-- trained on). The question is the instruction and the answer is the thought; for a pair of screens the question is
+-- what changed.
 SELECT
     d.task_id,
     CASE d.kind

@@ -1,9 +1,9 @@
--- Every perception sample, in order, each with its weight: kinds share equally, then tasks, then samples.
+-- Select every perception sample, in order, with its weight. Kinds share equally, then tasks, then samples.
 --
--- A sample is a question about a screen that its page, or a reader of its pixels, could answer; `source` is the annotation.
--- What is asked and answered of one picture (`after` of set-of-mark, else the step's screenshot) several times counts once,
--- and of a pair of screens the first account of what changed. What is in quarantine, or ended by its environment, is left
--- out.
+-- A sample is a question about a screen that its page, or a reader of its pixels, could answer; `source` is the
+-- annotation. Repeated questions and answers about one image (`after` of set-of-mark, else the step's screenshot) count
+-- once. A pair of screens counts once too, with the first description of its change. Quarantine and environment
+-- failures are left out.
 WITH
 asked AS (
     SELECT

@@ -1,6 +1,7 @@
--- What the gate found of the iterations from $first to $last, newest first: how many expectations held, how many broke by
--- severity, how many of the critical ones somebody took on, and how many rows broke one. `results` are those that
--- failed (all of them unless $failing) with the newest override of each; `drift` is what was measured of it.
+-- Summarize the quality checks of the iterations from $first to $last, newest first: how many expectations held, how
+-- many failed by severity, how many critical failures were overridden, and how many rows failed. `results` lists the
+-- failed expectations (all expectations unless $failing) with the newest override of each; `drift` lists the measured
+-- drift.
 WITH
 overridden AS (
     SELECT

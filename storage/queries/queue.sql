@@ -1,15 +1,21 @@
--- The trajectories of which a person's label is worth most, most first, with why: $limit of them after the first $offset;
--- of iteration $iteration and task $task alone, where these are not null.
+-- Sort the trajectories by the expected value of a reviewer's label, highest first, with the reasons: $limit rows after
+-- the first $offset. Only iteration $iteration and task $task are read, where these are not null.
 --
--- A label is worth 1 where judges and verifiers contradict each other, where the filter holds the trajectory back for
--- people (quarantine), and where its gate `people` drew it; up to 0.75 the less sure the judge is, 1 - 2 |score - 1/2|, and
--- 0.75 where nobody has said how it ended, neither its record nor a judge; 0.5 where a gate turned away what the
--- verifier called a success; 0.25 for a policy's own failure, which a correction teaches most about, and where only the
--- record of an import says how it ended; and up to 0.5 by the
--- task's weight in the newest curriculum. The sum is halved ($forgetting) for each iteration since: what was wrong with an
--- older policy may be so no more; imports, whose numbers go down from -2 (`schemas.tables.stage`), are as old as there are
--- later ones. A second trajectory of a task teaches less than the first: in the order the n-th of a task
--- counts 1 / n of its worth, so that tasks take turns by what their labels are worth (D'Hondt). What the environment ended, and what people have decided on, is left out.
+-- The value of a label is a sum of these parts:
+-- * 1 if judges and verifiers contradict each other, 1 if the filter put the trajectory into quarantine, and 1 if the
+--   gate `people` drew it.
+-- * up to 0.75 by the judge's uncertainty, 1 - 2 |score - 1/2|, and 0.75 if neither its record nor a judge states the
+--   outcome.
+-- * 0.5 if a gate rejected a success of the verifier.
+-- * 0.25 for a failure of the policy itself, where a correction teaches most, and 0.25 if only the record of an import
+--   states the outcome.
+-- * up to 0.5 by the task's weight in the newest curriculum.
+--
+-- The sum is halved ($forgetting) for each later iteration, because a newer policy may no longer make the same error.
+-- Imports have numbers from -2 downwards (`schemas.tables.stage`); the age of an import is the number of later imports.
+-- A second trajectory of a task teaches less than the first, so the n-th of a task counts 1 / n of its value, and tasks
+-- alternate in proportion to the value of their labels (D'Hondt). Environment failures and trajectories with a
+-- reviewer's decision are left out.
 WITH
 newest AS (SELECT max(iteration) AS iteration FROM curriculum),
 picked AS (SELECT trajectory_id FROM drawn),
@@ -21,7 +27,7 @@ rated AS (
         t.trajectory_id, t.iteration, t.task_id, t.seed, t.policy, t.policy_version, t.instruction, t.n_steps, t.success,
         d.route, d.reason, d.error_step, j.score,
         coalesce(j.all_passed <> t.success, false) OR coalesce(j.all_passed <> j.any_passed, false) AS contradicted,
-        t.success IS NULL AND j.score IS NULL AS unsaid,
+        t.success IS NULL AND j.score IS NULL AS unknown,
         t.policy = 'import' AND t.success IS NOT NULL AND j.score IS NULL AS claimed,
         coalesce(d.route = 'quarantine', false) AS held,
         t.trajectory_id IN (FROM picked) AND coalesce(d.route, '') <> 'quarantine' AS picked,
@@ -41,7 +47,7 @@ rated AS (
 weighed AS (
     SELECT
         *,
-        (contradicted::INTEGER + held::INTEGER + picked::INTEGER + 0.75 * unsure + 0.75 * unsaid::INTEGER + 0.5 * turned_away::INTEGER
+        (contradicted::INTEGER + held::INTEGER + picked::INTEGER + 0.75 * unsure + 0.75 * unknown::INTEGER + 0.5 * turned_away::INTEGER
             + 0.25 * failed::INTEGER + 0.25 * claimed::INTEGER + 0.5 * relative)
         * pow($forgetting::DOUBLE, if(iteration > -2, latest - iteration, iteration - newest_import)) AS worth
     FROM rated CROSS JOIN (SELECT max(iteration) AS latest, min(iteration) AS newest_import FROM trajectories)
@@ -54,12 +60,12 @@ SELECT
     *,
     list_filter([
         if(contradicted, 'judge and verifier, or two judges, contradict each other', NULL),
-        if(held, 'held back for people: ' || reason, NULL),
-        if(picked, 'drawn for people', NULL),
+        if(held, 'in quarantine: ' || reason, NULL),
+        if(picked, 'drawn for review', NULL),
         if(unsure > 0, format('the judge gives {:.2f}', score), NULL),
-        if(unsaid, 'nobody has said how it ended', NULL),
-        if(claimed, 'only its own record says that it ' || if(success, 'succeeded', 'failed'), NULL),
-        if(turned_away, 'succeeded and was turned away: ' || reason, NULL),
+        if(unknown, 'no verifier, judge or record states the outcome', NULL),
+        if(claimed, 'only its own record states that it ' || if(success, 'succeeded', 'failed'), NULL),
+        if(turned_away, 'succeeded, but was rejected: ' || reason, NULL),
         if(failed, 'the policy failed by itself', NULL),
         if(weight IS NOT NULL, format('the curriculum gives its task {:.1f} % ({})', 100 * weight, pool), NULL)
     ], lambda one: one IS NOT NULL) AS why

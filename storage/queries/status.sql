@@ -1,9 +1,9 @@
--- One row per iteration: the policy it made, how that policy does on held-out seeds, what was collected, how long it
--- took.
+-- Describe each iteration in one row: the policy it made, that policy's success on held-out seeds, what was collected,
+-- and how long it took.
 --
--- Success is that of `views/measured_success.sql`; `held_out` is the same over the tasks that are only measured, never
--- trained on. The explorer is measured once per lake, so its line is the same in every row.
--- `wall_s` is the stages' own work, `orchestration_s` what lay between them. The columns `own_*` are those of
+-- Success is that of `views/measured_success.sql`; `held_out` is the same over the tasks that are only measured and
+-- never trained on. The explorer is measured once a lake, so its values are the same in every row. `wall_s` is the time
+-- of the stages, and `orchestration_s` the time between them. The columns `own_*` are those of
 -- `views/verified_rates.sql` for trajectories that the policy made alone.
 WITH
 measured_once AS MATERIALIZED (FROM measured_success),

@@ -1,6 +1,6 @@
--- One row per iteration and task: how the policy that the iteration made does on held-out seeds (test seeds, or
--- validation seeds where it has no others), and how the policy and the explorer did in the trajectories that were
--- collected. Environment failures (success is null) are left out everywhere.
+-- Describe each iteration and task in one row: the success of the iteration's policy on held-out seeds (test seeds, or
+-- validation seeds if it has no test seeds), and the success of policy and explorer in the collected trajectories.
+-- Environment failures (success is null) are left out everywhere.
 WITH
 quoted AS (
     SELECT made.iteration, policy_version, suite, task_id, success, reward

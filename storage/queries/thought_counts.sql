@@ -1,6 +1,6 @@
--- Thoughts that were written of steps, by author: of how many steps (`n`), how often each pattern of reasoning is in
--- them, and, of authors that are models that were asked, of how many steps they were (`asked`) and how many tries that
--- took.
+-- Count the thoughts written for steps, by author: the steps with a thought (`n`) and how often each pattern of
+-- reasoning occurs. Authors that are models also have the number of steps they were asked about (`asked`) and the
+-- number of tries.
 WITH
 written AS (SELECT author, count(*) AS n FROM annotations WHERE kind = 'thought' GROUP BY author),
 tagged AS (

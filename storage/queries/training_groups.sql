@@ -1,8 +1,8 @@
--- The trajectories of iteration $iteration that were made in groups (in $groups alone, unless it is null), with their
--- steps in order: what group methods train on.
--- What the newest decision holds back (quarantine) is left out. An environment failure has a null success and may have
--- no steps. The reward is 1 for what a verifier called a success and 0 for what it did not; of a graded task it is the
--- verifier's own; where a judge stands in for the verifier it is the score, and `judge` the version of the newest verdict.
+-- Read the trajectories of iteration $iteration that were made in groups (only those of $groups, unless it is null),
+-- with their steps in order. Group methods train on them. Trajectories in quarantine by the newest decision are left
+-- out. An environment failure has a null success and may have no steps. The reward is the verifier's: 1 or 0, or its
+-- own number for a graded task. If a judge replaces the verifier, the reward is the score, and `judge` is the version
+-- of the newest verdict.
 SELECT
     t.group_id, t.trajectory_id, t.attempt, t.task_id, t.seed, t.instruction, t.success, t.sampling,
     if(k.graded OR k.verifier = 'judge', t.reward, t.success::INTEGER)::DOUBLE AS reward,

@@ -1,11 +1,14 @@
--- All preferences, each with its context: the steps before, and the last $history_images screens, oldest first. The
--- actions of both sides are those of their steps; a side that is no step, as in a correction, has none.
--- What the newest decision holds back (quarantine) or says nothing of the policy (none) is on neither side, and of two
--- trajectories that part only one that is still accepted is preferred, and not by a step that an import's own record calls wrong or takes out of training. A correction that was rolled out is preferred while no gate
--- calls it a failure; one that a person wrote is
--- what the person says, until a sandbox refutes it, but of a success that a verifier accepted only once it was verified;
--- where $corrections is `verified`, only once it was seen to succeed. Of a step's corrections the newest that nobody undid
--- is meant; an override is preferred where the session that it was made in succeeded.
+-- Read all preferences, each with its context: the steps before, and the last $history_images screens, oldest first.
+-- The actions of both sides are those of their steps; a side that is no step, as in a correction, has no action.
+--
+-- Trajectories in quarantine, and environment failures (route none), are on neither side. Of two trajectories that
+-- part, only one that is still accepted is preferred, and never by a step that an import's record calls wrong or takes
+-- out of training.
+--
+-- A correction that was rolled out is preferred while no gate calls it a failure. A reviewer's correction is preferred
+-- until a sandbox refutes it. It must be verified first if a verifier accepted the trajectory, or if $corrections is
+-- `verified`. Of a step's corrections, the newest that was not undone counts. An override is preferred if its live
+-- session succeeded.
 WITH
 held AS (SELECT trajectory_id FROM decisions WHERE route IN ('quarantine', 'none')),
 turned_away AS (SELECT trajectory_id FROM decisions WHERE route <> 'sft'),

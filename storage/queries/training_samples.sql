@@ -1,12 +1,12 @@
--- What a supervised training reads of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
+-- Read what a supervised training needs of the samples in the Parquet file $drawn, in order: everything but the images.
 --
--- Without $thoughts nothing of them is read; with them, the share $without of the trajectories is read as if it had none.
+-- Without $thoughts, no thoughts are read; with them, the share $without of the trajectories is read without thoughts.
 --
--- $drawn has a row for each: `sample`, trajectory_id, `way` (the steps that lead to it, itself the last), `grounding`
--- (whether only its questions are trained on), `corrected` (whether what a person put in its step's place is), `weight`,
--- `positions` (when it is trained on); the last two are handed through. A sample shows the last $history_images screens
--- of its way. A step's thought is what a person made of it, its own, or the one that was annotated last; a question that was annotated several
--- times is asked once.
+-- $drawn has one row a sample: `sample`, trajectory_id, `way` (the steps up to and including this one), `grounding`
+-- (whether only its questions are trained on), `corrected` (whether the reviewer's correction is trained on instead of
+-- the step), `weight`, `positions` (when it is trained on). The last two are returned unchanged. A sample shows the
+-- last $history_images screens of its way. A step's thought is the reviewer's, else its own, else the newest annotated
+-- one. A question that was annotated several times is read once.
 WITH
 drawn AS (FROM read_parquet($drawn)),
 walked AS (

@@ -1,31 +1,35 @@
--- Every step a supervised training can imitate, in order, then every screen of a failure that teaches where things are;
--- each with its weight: how often it is drawn, of 1 in all.
+-- Select every step that a supervised training can imitate, in order, then every screen of a failure that has grounding
+-- questions. Each has its weight: the probability with which it is drawn; all weights add up to 1.
 --
--- What is imitated of an accepted (`sft`) trajectory is the shortest way through its screens: where a later screen is
--- the same, everything in between was a detour, unless the later step is context by its import's record. So the way
--- begins at the last showing of the first screen and goes on, each time, at the last showing of the screen after it;
--- `place` is a step's place on it. The replayed steps of a correction are all on its way, as the context of what
--- follows, and have no weight: some of them are errors. Nor have
--- those after the corrected one, the first on the way that was not replayed; but those that follow what a person said
--- have. One that nothing saw succeed is never imitated, whatever the gates are. Trajectories of one group that did the
--- very same thing on the way teach it once: a repeated step has no weight. Of failed (`ct`) trajectories each screen
--- comes once, if there are grounding questions about it and nothing that is imitated shows it. The steps before the
--- error of a failed trajectory (`valid_steps`) are imitated as those of an accepted one are, where $prefixes is `all`,
--- or is `people` and a person marked the error.
+-- An accepted (`sft`) trajectory is imitated along the shortest way through its screens. If a later screen is the same,
+-- everything in between was a detour, unless an import's record calls the later step context. The way begins at the
+-- last occurrence of the first screen and continues, each time, at the last occurrence of the screen after it; `place`
+-- is a step's index on the way.
 --
--- A step that a person corrected is no target as it was recorded, but where a verifier accepted its trajectory and nothing
--- verified the correction (`replaces`). What the person put in its place is one (`corrected`),
--- after the very steps that led there, which have no weight; but not where a sandbox refuted it, nor, where $corrections is
--- `verified`, before it was seen to succeed. Where a trajectory shows that it does, that teaches it, unless it was undone;
--- one that took longer than the recorded success shows nothing.
+-- The replayed steps of a correction are all on its way, as the context of what follows. They have no weight, because
+-- some of them are errors. The steps after the corrected one (the first on the way that was not replayed) have no
+-- weight either, unless the correction is a reviewer's. A correction that no verifier or judge saw succeed is never
+-- imitated, whatever the gates are. If trajectories of one group did exactly the same on the way, they teach a step
+-- once: a repeated step has no weight.
 --
--- What is imported from a lake that says which of its steps are targets (`given_targets`) has no others here. Of any other import a
--- step that its own record calls wrong or redundant (`faulted`) is context alone. An export asks this query what to say of its
--- steps.
+-- Each screen of failed (`ct`) trajectories is selected once, if it has grounding questions and no imitated trajectory
+-- shows it. The steps before the error of a failed trajectory (`valid_steps`) are imitated like accepted ones if
+-- $prefixes is `all`, or if it is `people` and a reviewer marked the error.
 --
--- A task of the suite weighs by its weakness, 1 - $balance + $balance * ($floor + failure rate of $measured), where a
--- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
--- samples share equally. The tasks $practice weigh $practice_share together, every sample of them the same.
+-- A step that a reviewer corrected is not a target as it was recorded, unless a verifier accepted its trajectory and
+-- nothing verified the correction (`replaces`). The correction is a target (`corrected`) after the steps that led
+-- there, which have no weight. It is no target if a sandbox refuted it, or, where $corrections is `verified`, before a
+-- sandbox verified it. If another trajectory shows that the correction succeeds, that trajectory teaches it, unless the
+-- correction was undone. A trajectory that took longer than the recorded success does not count as showing it.
+--
+-- Imports from a source that states its targets (`given_targets`) have no other targets here. In any other import, a
+-- step that the import's record calls wrong or redundant (`faulted`) is context only. Exports read the state of their
+-- steps from this query.
+--
+-- A task of the suite weighs by its failures: 1 - $balance + $balance * ($floor + failure rate of $measured). A task
+-- that was not measured has a failure rate of one half. The share $grounding_share of it goes to its screens of
+-- failures, and its samples share equally. The tasks $practice weigh $practice_share together, with equal weights for
+-- their samples.
 WITH
 taught AS (FROM people_corrections WHERE teaches AND (state = 'verified' OR $corrections::VARCHAR = 'all')),
 walked AS (

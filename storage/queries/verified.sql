@@ -1,2 +1,2 @@
--- P(V=1 | iteration), by who acted (`views/verified_rates.sql`).
+-- Read P(V=1 | iteration) by actor (`views/verified_rates.sql`).
 FROM verified_rates ORDER BY iteration, kind

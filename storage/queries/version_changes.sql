@@ -1,6 +1,6 @@
--- Two data versions side by side, from their trajectories in the Parquet files $before and $after: a row per task, and a
--- row per route that became another of trajectories that both hold, `examples` naming the first of those. A family's
--- numbers are its tasks' together.
+-- Compare two data versions by their trajectories in the Parquet files $before and $after: one row for each task, and
+-- one for each change of route of trajectories that both versions hold, with the first of those in `examples`. The
+-- numbers of a family are the sums over its tasks.
 WITH
 a AS (FROM read_parquet($before)),
 b AS (FROM read_parquet($after)),

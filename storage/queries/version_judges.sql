@@ -1,2 +1,2 @@
--- How many verdicts of each judge a data version holds.
+-- Count the verdicts of each judge in a data version.
 SELECT gate_version AS judge, count(*) AS verdicts FROM verdicts WHERE gate = 'judge' GROUP BY gate_version ORDER BY judge

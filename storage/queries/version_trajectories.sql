@@ -1,4 +1,4 @@
--- Every trajectory of a data version with what became of it; a task's family is its first tag, or its environment.
+-- Read every trajectory of a data version with its route. A task's family is its first tag, or its environment.
 SELECT
     t.trajectory_id, t.task_id, coalesce(k.tags[1], split_part(t.task_id, '/', 1)) AS family,
     t.success, t.n_steps, coalesce(d.route, '') AS route

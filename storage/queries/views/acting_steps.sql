@@ -1,3 +1,3 @@
--- Steps without those that are words: without an action, and context by their import's record (`given_targets`). The gates
--- look at these alone (`curation.gates.registry.acting_steps`).
+-- Steps that act: without steps that have no action, and without steps that an import's record calls context
+-- (`given_targets`). The gates read only these (`curation.gates.registry.acting_steps`).
 SELECT * FROM steps WHERE action IS NOT NULL OR (extra ->> '$.flywheel.target') IS DISTINCT FROM 'false'

@@ -1,8 +1,9 @@
--- The decision on every trajectory that a filter has seen: the row of gate `route` of the newest run of the filter, so
--- that a trajectory on which there are several opinions counts once. A person's newest word (gate `person`) stands in its
--- place, whichever of the two is newer: the one of the highest revision (`NAME#REVISION`), whatever the clocks of the machines
--- said on which people decided; but what the environment ended (route `none`) nobody can make an example.
--- An opinion lies in its trajectory's iteration, so that who asks for one iteration reads and sorts no other.
+-- The decision on every trajectory that the filter has processed: the row of gate `route` of the filter's newest run,
+-- so that a trajectory with several verdicts counts once. A reviewer's newest decision (gate `person`) replaces it,
+-- whichever of the two is newer. The reviewer's newest decision is the one with the highest revision (`NAME#REVISION`),
+-- because the clocks of the reviewers' machines may differ. No decision overrides an environment failure (route
+-- `none`). A verdict has the iteration of its trajectory, so a query for one iteration reads and sorts only that
+-- iteration.
 SELECT
     r.* REPLACE (
         if(p.gate IS NULL, r.passed, p.passed) AS passed,

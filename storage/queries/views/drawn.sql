@@ -1,5 +1,5 @@
--- The trajectories that the filter's gate `people` drew for people to look at when it ran last: what an earlier run drew,
--- by a larger share, waits for nobody any more.
+-- The trajectories that the gate `people` drew for review in the filter's newest run. Trajectories that only an earlier
+-- run drew, with a larger share, are no longer waiting.
 SELECT DISTINCT p.trajectory_id
 FROM verdicts p
 JOIN (

@@ -1,5 +1,5 @@
--- What is known of the policy's success by task: what it did alone and the champion's validation trajectories.
--- Where `success` is null the environment failed, which counts nothing; nor does what is in quarantine.
+-- The policy's successes by task: its own trajectories and the champion's validation trajectories. Environment failures
+-- (`success` is null) and quarantine do not count.
 SELECT task_id, success, reward, iteration FROM trajectories
 WHERE policy = 'policy' AND policy_version NOT IN (SELECT policy_version FROM policies WHERE method = 'random')
     AND trajectory_id NOT IN (SELECT trajectory_id FROM quarantined)

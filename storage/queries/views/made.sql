@@ -1,5 +1,5 @@
--- The policy that each iteration made, the preparation's among them, and whether it was promoted.
--- Lakes of before the log of promotions have it in `status`.
+-- The policy that each iteration made, including the preparation's, and whether it was promoted. Lakes from before the
+-- promotion log store this in `status`.
 SELECT
     iteration,
     policy_version,

@@ -1,9 +1,9 @@
--- How every policy does on held-out seeds, by suite: `suite`, or `held_out`, the tasks that are only measured, never
--- trained on.
+-- The success of every policy on held-out seeds, by suite: `suite`, or `held_out` for the tasks that are only measured
+-- and never trained on.
 --
--- Success is measured on test seeds (2,000,000 and up), which no choice of the wheel uses; a policy without such
--- trajectories is quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null)
--- are left out. What was measured and is not in `policies` is the explorer, once per lake.
+-- Success is measured on test seeds (2,000,000 and up), which no choice of the flywheel uses; a policy without test
+-- trajectories is measured on its validation seeds. Success is the mean over tasks. Environment failures (success is
+-- null) are left out. A measured actor that is not in `policies` is the explorer, measured once a lake.
 SELECT
     actor,
     suite,

@@ -1,12 +1,17 @@
--- What people put in the place of recorded steps, of each step the newest that nobody undid. `state` is `verified` where it
--- was seen to succeed: in a sandbox, by the trajectory `shown_by`, or, where only the thought is another, in the recorded
--- trajectory itself; `refuted` where the action itself ended the task without success, in a sandbox or, where only the
--- thought is another, as it was recorded; else `unverified`.
--- `tried_by` is the trajectory that tells most of that, null where none tried it. A thought that a person did not write is
--- the recorded one, and a templated one beside another action. One that was imported has the state that it came with until a
--- sandbox here says otherwise. `replaces`: the recorded step is no target any more; of a success that a verifier accepted it
--- stays one until something better is verified. A judge's word, or what an import is taken for, is no verifier's.
--- `teaches`: it may be a target in its step's place; one that another trajectory shows is taught by that one.
+-- Reviewers' corrections of recorded steps: of each step the newest correction that was not undone.
+--
+-- `state` is `verified` if the correction succeeded: in a sandbox, shown by the trajectory `shown_by`, or in the
+-- recorded trajectory itself if only the thought differs. It is `refuted` if the action itself ended the task without
+-- success: in a sandbox, or as it was recorded if only the thought differs. Otherwise it is `unverified`. An imported
+-- correction keeps the state that it came with until a sandbox here decides.
+--
+-- `tried_by` is the most informative trajectory that tried the correction, null if none did. If the reviewer wrote no
+-- thought, `thought` is the recorded one for the same action, or a templated one for another action.
+--
+-- `replaces`: the recorded step is no longer a target. If a verifier accepted the trajectory, the recorded step stays a
+-- target until the correction is verified. A judge's verdict, or an import's assumed success, does not count as a
+-- verifier's. `teaches`: the correction may be a target instead of its step. A correction that another trajectory shows
+-- is taught by that trajectory.
 WITH
 newest AS (
     FROM reviews

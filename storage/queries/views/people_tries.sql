@@ -1,8 +1,8 @@
--- What came of people's corrections in a sandbox: trajectories that repeat the recorded steps before `step`, perform what
--- a person put in its place, `action`, and go on from there. `won`: the verifier and the gates accept it, and it took no
--- more steps than the recorded trajectory where that one succeeded, too (`longer`: it took more). `lost`: the action itself
--- ended it without success. What the sandbox did not repeat says nothing of the correction, nor does a success in which the
--- person's action changed nothing on the screen and others went on from there.
+-- Trajectories that tried a reviewer's correction in a sandbox: they repeat the recorded steps before `step`, perform
+-- the corrected `action`, and continue from there. `won`: verifier and gates accept the trajectory, and it took no more
+-- steps than the recorded trajectory if that one also succeeded (`longer`: it took more). `lost`: the action itself
+-- ended the task without success. A trajectory says nothing about the correction if the sandbox did not reproduce the
+-- recorded steps, or if the reviewer's action did not change the screen and later actions brought the success.
 SELECT
     t.trajectory_id, t.continues, t.replayed AS step, s.action,
     coalesce(t.success AND r.success AND t.n_steps > r.n_steps, false) AS longer,

@@ -1,5 +1,5 @@
--- The trajectories that are in quarantine, by `decisions`: looked for only among those that some decision ever put there,
--- so that nothing is sorted where there are none.
+-- The trajectories in quarantine, by `decisions`. Only trajectories that some verdict ever put there are looked up, so
+-- nothing is sorted if there are none.
 WITH
 held AS (
     SELECT DISTINCT trajectory_id FROM verdicts WHERE gate IN ('route', 'person') AND route = 'quarantine'

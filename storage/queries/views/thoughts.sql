@@ -1,5 +1,5 @@
--- By step, the thought that was annotated last, and (`better`) the one that a person put in the place of the recorded
--- one while the action stayed; of several that of the highest revision, whatever the clocks said.
+-- By step, the newest annotated thought, and (`better`) the thought that a reviewer wrote in a correction that kept the
+-- action. Of several corrections the one with the highest revision counts, because clocks may differ.
 SELECT
     a.trajectory_id, a.step,
     arg_max(a.thought, (a.created_at, a.annotation_id)) FILTER (a.kind = 'thought') AS thought,

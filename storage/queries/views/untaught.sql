@@ -1,5 +1,5 @@
--- Corrections of trajectories of which nothing is imitated: nothing saw them succeed, what a person had put in a step's
--- place was undone, or they take more steps than the success that they continue.
+-- Corrections that are not imitated: they did not succeed, the reviewer's correction that they tried was undone, or
+-- they take more steps than the success that they continue.
 SELECT trajectory_id FROM trajectories WHERE continues IS NOT NULL AND success IS NOT TRUE
 UNION
 SELECT trajectory_id FROM people_tries

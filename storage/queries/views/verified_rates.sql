@@ -1,12 +1,14 @@
--- P(V=1 | iteration), by who acted: of the trajectories that say something of their policy, how many every gate passed.
+-- P(V=1 | iteration) by actor: the share of trajectories that passed every gate, of those that are evidence about their
+-- policy.
 --
--- V(s) is UI-TARS-2's (arXiv 2509.02544): 1 for what goes to supervised training (route `sft`: no rule broken, raw
--- reward 1), 0 for the rest, what is in quarantine among it; environment failures (route `none`) are neither.
--- Trajectories no gate has seen are left out, and so are corrections: those that are kept were chosen by their success.
+-- V(s) is UI-TARS-2's (arXiv 2509.02544): 1 for trajectories that go to supervised training (route `sft`: no rule
+-- broken, raw reward 1), 0 for the rest, including quarantine. Environment failures (route `none`) are neither.
+-- Trajectories that no gate has processed are left out. Corrections are left out too, because the kept ones were chosen
+-- by their success.
 --
--- The curriculum moves trajectories to weak tasks, so the share of all may fall while the policy gets better. The lists
--- hold counts by task for the tasks that this kind of policy was given in each of its iterations: their rates, weighed
--- equally, are of one mix of tasks, which no curriculum moves.
+-- The curriculum moves trajectories to weak tasks, so the share over all trajectories may fall while the policy gets
+-- better. The lists hold counts by task for the tasks that this kind of policy was given in each of its iterations. The
+-- mean of their rates, weighed equally, is over a fixed mix of tasks, which no curriculum changes.
 WITH
 counted AS (
     SELECT

@@ -46,10 +46,10 @@ def test_what_contradicts_itself_comes_first_then_what_is_held_back_then_what_is
     say(lake, certain, "judge", False, score=0.0)
     first = Queue(lake, 0.5).places(5)
     assert [one.trajectory_id for one in first if one.trajectory_id != picked][:3] == [contradicted, held, unsure]
-    assert [one.why[0] for one in first if one.trajectory_id == picked] == ["drawn for people"]
+    assert [one.why[0] for one in first if one.trajectory_id == picked] == ["drawn for review"]
     first = [one for one in first if one.trajectory_id != picked]
     sentence(first[0].why[0])
-    assert "held back for people: wins: nothing changed" in first[1].why
+    assert "in quarantine: wins: nothing changed" in first[1].why
     assert "the judge gives 0.45" in first[2].why
     assert first[0].worth > first[1].worth > first[2].worth > first[3].worth
     assert certain != first[3].trajectory_id and first[3].policy == "policy"
@@ -62,7 +62,7 @@ def test_what_an_earlier_run_of_the_filter_drew_or_found_is_neither_queued_nor_s
     say(fresh.lake, name, "judge", True, reason="it is done")
     say(fresh.lake, name, "route", True, gate_version="people@2", **later)
     (place,) = [one for one in Queue(fresh.lake, 0.5).places(100) if one.trajectory_id == name]
-    assert "drawn for people" not in place.why
+    assert "drawn for review" not in place.why
     gates = {one.gate for one in item_of(fresh.lake, name).verdicts}
     assert "judge" in gates and "people" not in gates
 

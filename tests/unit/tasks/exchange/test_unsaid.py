@@ -74,7 +74,7 @@ def test_the_configured_judge_says_how_imports_ended_that_do_not_say_it(run: Run
     assert decided[names["good"]].reason.startswith("judge: fake-judge-1 gives 1.00")
     judged = {one.trajectory_id for one in run.lake.rows(Verdict, {"gate": "judge"})}
     assert judged == {names["good"], names["bad"]}  # what its record says is left to it
-    assert queued(run.lake)[names["bad"]].why[:1] != ["nobody has said how it ended"]
+    assert queued(run.lake)[names["bad"]].why[:1] != ["no verifier, judge or record states the outcome"]
 
 
 def test_what_a_judge_accepts_of_two_imports_alike_is_imitated_once(run: Run, tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_imports_stand_in_the_queue_with_the_reason_and_the_newest_is_worth_most
     run.lake.append("trajectories", [{**row, **own}])
     place = queued(run.lake)
     assert {name: place[one].why for name, one in {**old, **new}.items()} == {
-        "a": ["nobody has said how it ended"],
-        "b": ["only its own record says that it succeeded"],
-        "c": ["nobody has said how it ended"],
-        "d": ["only its own record says that it failed"],
+        "a": ["no verifier, judge or record states the outcome"],
+        "b": ["only its own record states that it succeeded"],
+        "c": ["no verifier, judge or record states the outcome"],
+        "d": ["only its own record states that it failed"],
     }
     worth = {name: place[one].worth for name, one in {**old, **new, "own": "own"}.items()}
     assert worth == {"a": 0.375, "b": 0.125, "c": 0.75, "d": 0.25, "own": 0.25}
