@@ -48,7 +48,7 @@ def print_quality(found: Quality) -> None:
     """Prints the newest iterations, then the failed expectations."""
     console = out()
     if not found.iterations:
-        console.print("No gate has run yet.")
+        console.print("No quality checks have run yet.")
         return
     table = make_table("<", "checks", "held", "critical", "overridden", "warnings", "broken", "rows", gap=2)
     for row in found.iterations[:NEWEST]:
@@ -63,7 +63,7 @@ def print_quality(found: Quality) -> None:
 
 def _failure(row: ExpectationResult) -> Text:
     colour = "yellow" if row.severity == "warning" or row.overridden else "red"
-    seen = f"the check itself broke: {row.error}" if row.error else row.observed
+    seen = f"the check raised an error: {row.error}" if row.error else row.observed
     text = f"  {row.label}  {row.table}: {row.expectation}"
     text += f"\n    {seen}; {row.because}"
     if row.trajectories:

@@ -1,11 +1,11 @@
-// Draws the page's charts, and keeps what is live on it up to date.
+// Draw the page's charts, and refresh its live parts.
 const EVERY = 2000;
 const page = document.getElementById("board").dataset.page;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const at = (id) => document.getElementById(id);
 let revision = "";
 
-function looks() {
+function theme() {
   const ink = dark.matches ? "#c9c8c4" : "#4a4e55", grid = dark.matches ? "#2f3237" : "#ebe8e2";
   return {
     background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
@@ -14,9 +14,9 @@ function looks() {
   };
 }
 
-// `ast`: expressions are interpreted, for the page may evaluate no text as a program.
+// `ast`: expressions are interpreted, because the page may not evaluate text as code.
 const embed = (where, spec) => window.vegaEmbed(where, spec, {
-  actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true }, config: looks(),
+  actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true }, config: theme(),
 }).catch(console.error);
 
 async function draw() {
@@ -30,7 +30,7 @@ async function draw() {
 
 const duration = (seconds) => seconds < 90 ? `${Math.round(seconds)} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 
-const what = (run) => {
+const title = (run) => {
   const where = run.where === "start" ? "start" : run.where === "" ? (run.flow === run.stage ? "" : run.flow) : `iteration ${run.where}`;
   return [where, run.stage || "between two stages"].filter(Boolean).join(" · ");
 };
@@ -46,7 +46,7 @@ function show(runs) {
 
 function card(run) {
   const made = at("now").content.cloneNode(true), bar = made.querySelector("progress");
-  made.querySelector(".what").textContent = what(run);
+  made.querySelector(".what").textContent = title(run);
   const more = [`for ${duration(Math.max(0, run.heard - run.since))}`];
   if (run.total) more.push(`${Math.round(run.done)} of ${Math.round(run.total)}`);
   if (run.left_s !== null) more.push(`about ${duration(run.left_s)} left`);
@@ -63,8 +63,8 @@ function curves(runs) {
   const there = new Map([...at("curves").children].map((one) => [one.dataset.run, one]));
   at("curves").replaceChildren(...runs.map((run) => there.get(run.run_id) ?? place(run.run_id)));
   for (const [number, run] of runs.entries()) {
-    const title = runs.length > 1 ? `${what(run)} · process ${run.process} of ${run.host}` : undefined;
-    embed(at("curves").children[number], { ...run.chart, title });
+    const heading = runs.length > 1 ? `${title(run)} · process ${run.process} of ${run.host}` : undefined;
+    embed(at("curves").children[number], { ...run.chart, title: heading });
   }
 }
 
@@ -91,16 +91,16 @@ function sandboxes(leased) {
   }));
 }
 
-async function look() {
+async function poll() {
   try {
     const answer = await (await fetch("/api/now")).json();
     show(answer.runs);
     if (revision && answer.revision !== revision && page && !page.startsWith("policies/")) location.reload();
     revision = answer.revision;
-  } catch { /* the server is being started anew; the next look tells */ }
+  } catch { /* the server is restarting; poll again */ }
 }
 
 dark.addEventListener("change", draw);
 await draw();
-await look();
-setInterval(() => { if (!document.hidden) look(); }, EVERY);
+await poll();
+setInterval(() => { if (!document.hidden) poll(); }, EVERY);

@@ -1,4 +1,4 @@
-/* Think-aloud: notes or sound become words by step, which are yours to edit before they are kept. */
+/* Think-aloud: assign notes or a recording to steps as thoughts, which the reviewer edits before saving them. */
 import { ask, keys, person, toast } from "/static/desk.js";
 
 const root = document.getElementById("aloud");
@@ -16,7 +16,7 @@ if (kept) {
 }
 root.addEventListener("input", store);
 
-/** Puts words to their steps, in the place of what the same source (`notes`, `sound`) put there before. */
+/** Assign thoughts to their steps. They replace the text that the same source (`notes`, `sound`) assigned before. */
 function put(source, [status, answer]) {
   if (status !== 200) return toast(answer.error);
   for (const field of fields) {
@@ -27,7 +27,7 @@ function put(source, [status, answer]) {
     field.dataset[source] = thought;
   }
   store();
-  toast(answer.steps.length ? `Put to ${answer.steps.length} of ${fields.length} steps. Read it, then keep it.` : "Nothing was heard.");
+  toast(answer.steps.length ? `Assigned to ${answer.steps.length} of ${fields.length} steps. Check the text, then save it.` : "No text was found.");
 }
 
 const offset = () => Number($("offset").value) || 0;
@@ -39,7 +39,7 @@ $("align").addEventListener("click", align);
 $("sound").addEventListener("change", async () => {
   const [file] = $("sound").files;
   if (!file) return;
-  toast("Listening …");
+  toast("Transcribing …");
   put("sound", await ask(`/api/trajectories/${name}/aloud/sound?offset_s=${offset()}`, file, { "content-type": "audio/wav" }));
   $("sound").value = "";
 });
@@ -53,7 +53,7 @@ async function keep() {
     const [status, answer] = await ask("/api/reviews", sent);
     if (status === 409) {
       revision = answer.revision;
-      $("banner").textContent = `Meanwhile ${answer.others.map((one) => `${one.person} decided: ${one.decision.replaceAll("_", " ")}`).join("; ")}. What you wrote is still here; keep it again to add it.`;
+      $("banner").textContent = `Meanwhile ${answer.others.map((one) => `${one.person} decided: ${one.decision.replaceAll("_", " ")}`).join("; ")}. Your text is still here; save again to add it.`;
       $("banner").hidden = false;
       return;
     }
@@ -64,7 +64,7 @@ async function keep() {
   }
   $("banner").hidden = true;
   if (written.length) localStorage.removeItem(draft);
-  toast(written.length ? `Kept ${written.length} thoughts.` : "There is nothing to keep.");
+  toast(written.length ? `Saved ${written.length} thoughts.` : "There is nothing to save.");
 }
 
 $("keep").addEventListener("click", keep);

@@ -1,18 +1,18 @@
-/* What every page shares: who you are, keys, asking the desk, your last decision; and the queue's own keys. */
+/* Shared by all pages: the reviewer's name, keys, requests to the desk and the last decision; also the queue's keys. */
 
 const field = document.getElementById("person");
 field.value = localStorage.getItem("person") ?? "";
-/** The desk is told who looks, so that people spread over the queue; what is decided names its person by itself. */
-const tell = () => { document.cookie = `person=${encodeURIComponent(field.value.trim())}; path=/; samesite=strict`; };
-tell();
-field.addEventListener("input", () => { localStorage.setItem("person", field.value.trim()); tell(); });
+/** Send the reviewer's name to the desk, which spreads reviewers over the queue. Each decision sends its own name. */
+const sendName = () => { document.cookie = `person=${encodeURIComponent(field.value.trim())}; path=/; samesite=strict`; };
+sendName();
+field.addEventListener("input", () => { localStorage.setItem("person", field.value.trim()); sendName(); });
 field.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === "Escape") field.blur(); });
 
-/** Your name, or "" after asking for it. */
+/** Return the reviewer's name. If it is missing, ask for it and return "". */
 export function person() {
   if (!field.value.trim()) {
     field.focus();
-    toast("Write your name first, top right: every decision is somebody's.");
+    toast("Enter your name first (top right). Each decision is stored with a name.");
   }
   return field.value.trim();
 }
@@ -26,7 +26,7 @@ export function toast(text) {
   fading = setTimeout(() => place.classList.remove("on"), 4000);
 }
 
-/** The answer's status and JSON; what is no answer at all is status 0. */
+/** Send a request; return the response's status and JSON. The status is 0 if the desk does not respond. */
 export async function ask(path, body, headers = { "content-type": "application/json" }) {
   const asked = body === undefined ? {} : { method: "POST", headers, body: body instanceof Blob ? body : JSON.stringify(body) };
   try {
@@ -38,11 +38,11 @@ export async function ask(path, body, headers = { "content-type": "application/j
       return [answer.status, { error: text.trim() }];
     }
   } catch {
-    return [0, { error: "The desk does not answer. Nothing is lost: what you wrote stays here." }];
+    return [0, { error: "The desk does not respond. Your text is kept in this browser." }];
   }
 }
 
-/** Runs actions by key, but not while somebody writes; Escape and Ctrl+Enter are heard everywhere. */
+/** Run actions by key, but not while the user types in a field. Escape and Ctrl+Enter work everywhere. */
 export function keys(actions) {
   document.addEventListener("keydown", (event) => {
     const writing = event.target.matches("input, textarea, select");
@@ -55,7 +55,7 @@ export function keys(actions) {
   });
 }
 
-/** An element with text (never markup) and children. */
+/** Create an element with children; text is never read as markup. */
 export function make(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -63,7 +63,7 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** An action in words. */
+/** Describe an action as text. */
 export function describe(action) {
   if (!action) return "no action";
   const { type, x, y, to_x, to_y, ...rest } = action;
@@ -79,8 +79,8 @@ let undoing = false;
 let undoneAt = sessionStorage.getItem("undone") ? performance.now() : -Infinity;
 sessionStorage.removeItem("undone");
 
-/** What undoes (and says whether it did), as a key does it: one that is pressed twice undoes one decision, also where the second press meets the
- *  page that the first one opened. */
+/** Wrap an undo function (which returns whether it undid a decision) for a key. A key that is pressed twice undoes one
+ *  decision, even if the second press reaches the page that the first one opened. */
 export const once = (undo) => async () => {
   if (undoing || performance.now() - undoneAt < SAME_PRESS_MS) return;
   undoing = true;
@@ -91,7 +91,7 @@ export const once = (undo) => async () => {
   }
 };
 
-/** Undoes your last decision of this session, wherever you are, and shows its trajectory; whether there was one. */
+/** Undo the last decision of this session from any page, and open its trajectory. Return whether it was undone. */
 export async function undoLast() {
   const decision = last();
   const who = person();

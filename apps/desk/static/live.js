@@ -1,11 +1,11 @@
-/* A live session: shows what the sandbox shows and what is proposed, and sends what you decide. The session itself is the
-   desk's: this page can be reloaded or closed at any time; what you were writing rests in this browser meanwhile, and is
-   there again where somebody else decided first. */
+/* A live session: show the sandbox's screen and the proposed action, and send the user's decision. The desk holds the
+   session, so this page can be reloaded or closed at any time. This browser keeps unsent text, also if another user
+   decides first. */
 import { ask, describe, keys, make, person, toast } from "/static/desk.js";
 import { ActionEditor, Screen } from "/static/screen.js";
 
 const $ = (id) => document.getElementById(id);
-const MISSING = "The picture of the screen did not come. Reload the page; the session goes on meanwhile.";
+const MISSING = "The screenshot did not load. Reload the page; the session continues.";
 
 const begin = $("begin");
 if (begin) {
@@ -30,14 +30,14 @@ function run(root) {
   const screen = new Screen($("screen"), (came) => { missing = came ? "" : MISSING; show(); });
   const editor = new ActionEditor($("editor"), screen, JSON.parse(root.dataset.kinds), () => { keep(); draw(); });
   let now = null, asked = performance.now(), sending = false;
-  let missing = "", away = "", gone = ""; // why there is no picture, no answer, no session any more
+  let missing = "", away = "", gone = ""; // the reason why there is no screenshot, response or session
   const draftKey = `live:${name}`;
   const draft = () => JSON.parse(localStorage.getItem(draftKey) ?? "null");
   const keep = () => localStorage.setItem(draftKey, JSON.stringify({ number: now.number, action: editor.action, thought: editor.thought }));
   const forget = () => localStorage.removeItem(draftKey);
   const editing = () => !editor.form.hidden;
-  const stands = () => now?.state === "asking" && screen.ready && !gone;
-  const open = () => stands() && !away;
+  const waiting = () => now?.state === "asking" && screen.ready && !gone;
+  const open = () => waiting() && !away;
   const asking = () => open() && !sending;
 
   function draw() {
@@ -45,11 +45,11 @@ function run(root) {
     $("point").textContent = editing() ? describe(editor.action) : "";
   }
 
-  /** Draws the session as it is; nothing is offered before the screen that it is about is seen. */
+  /** Draw the session's state. Decisions are disabled until the screenshot that they are about has loaded. */
   function show() {
     if (now.screen.screenshot) screen.show(now.screen.screenshot, 0, now.screen.width, now.screen.height);
     $("asks").textContent = now.instruction;
-    $("state").textContent = gone ? "gone" : away ? "no answer" : now.state !== "asking" ? now.state : open() ? "your turn" : "loading the screen";
+    $("state").textContent = gone ? "gone" : away ? "no response" : now.state !== "asking" ? now.state : open() ? "your turn" : "loading the screen";
     $("number").textContent = Math.min(now.done.length, now.max_steps - 1);
     $("proposal").classList.toggle("waiting", !open());
     $("thought").textContent = now.proposal?.thought ?? "";
@@ -58,24 +58,24 @@ function run(root) {
     $("done").replaceChildren(...now.done.map((one) => make("li", {}, make("b", {}, one.actor), ` ${describe(one.action)} `, make("span", { class: "soft" }, one.thought))));
     for (const button of $("actions").children) button.disabled = Boolean(gone || away) || (!open() && button.dataset.do !== "end");
     $("actions").hidden = Boolean(gone) || now.state === "ended";
-    if (!stands()) editor.close();
+    if (!waiting()) editor.close();
     else if (draft()) override();
-    say();
+    notify();
     draw();
   }
 
-  /** Says above the screen what the page cannot show otherwise; most of it is something that went wrong. */
-  function say() {
+  /** Show a message above the screen, in most cases about an error. */
+  function notify() {
     const left = sending ? null : draft(), banner = $("banner"), over = gone || now.state === "ended";
-    const unsent = left && over ? ` What you were writing was not sent: ${describe(left.action)} ${left.thought}` : "";
+    const unsent = left && over ? ` Your text was not sent: ${describe(left.action)} ${left.thought}` : "";
     const overtaken = left && !over && left.number !== now.number;
-    banner.classList.toggle("said", !gone && now.state === "ended" && !now.problem);
+    banner.classList.toggle("done", !gone && now.state === "ended" && !now.problem);
     banner.replaceChildren(gone || away || missing);
     if (!gone && now.state === "ended") ended();
     else if (overtaken && !away && !missing) {
-      const by = now.decided ? `${now.decided.person} decided: ${now.decided.decision} ${describe(now.done.at(-1)?.action)}` : "the session went on";
-      const where = stands() ? "is in the form again, for this screen: look at it before you do it" : "comes back with the next screen";
-      banner.append(make("b", {}, "Meanwhile "), `${by}. What you were writing ${where}.`);
+      const by = now.decided ? `${now.decided.person} decided: ${now.decided.decision} ${describe(now.done.at(-1)?.action)}` : "the session continued";
+      const where = waiting() ? "is in the form again, for this screen: check it before you send it" : "comes back with the next screen";
+      banner.append(make("b", {}, "Meanwhile "), `${by}. Your text ${where}.`);
     }
     banner.append(unsent);
     banner.hidden = !banner.textContent;
@@ -85,7 +85,7 @@ function run(root) {
     const { success, failure_reason, n_steps } = now.result;
     const how = now.problem || (success === null ? `It ended early: ${failure_reason}.` : `${success ? "Success" : "Failure"} after ${n_steps} steps${failure_reason ? `: ${failure_reason}` : ""}.`);
     $("banner").replaceChildren(`${how} `);
-    if (!now.problem) $("banner").append("It is stored: ", make("a", { href: `/trajectory/${now.trajectory}` }, "look at it"), ", or ", make("a", { href: `/live?task=${encodeURIComponent(now.task)}` }, "begin another one"), ".");
+    if (!now.problem) $("banner").append("It is stored: ", make("a", { href: `/trajectory/${now.trajectory}` }, "view it"), ", or ", make("a", { href: `/live?task=${encodeURIComponent(now.task)}` }, "begin another one"), ".");
   }
 
   function override() {
@@ -113,8 +113,8 @@ function run(root) {
     if (status === 202) {
       forget();
       editor.close();
-      now = { ...now, state: "acting" }; // what the desk says next; until then nothing is decided twice
-    } else toast(status === 409 ? "Another page has decided on this step; here is where it stands." : answer.error);
+      now = { ...now, state: "acting" }; // no second decision until the desk sends the next state
+    } else toast(status === 409 ? "Another page has already decided on this step; this page now shows the result." : answer.error);
     show();
   }
 
@@ -153,7 +153,7 @@ function run(root) {
         show();
         return;
       }
-      const silent = status === 200 ? "" : found.error || "The desk does not answer.";
+      const silent = status === 200 ? "" : found.error || "The desk does not respond.";
       if (silent !== away) {
         away = silent;
         if (now) show();

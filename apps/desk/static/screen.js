@@ -1,4 +1,4 @@
-/* The picture with its marks, and the editor of an action that points at it. */
+/* The screenshot with its marks, and the editor of an action that points at it. */
 import { describe, make } from "/static/desk.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -8,8 +8,8 @@ const shape = (tag, attributes) => {
   return made;
 };
 
-/** One screen. `show` draws a picture, `mark` where an action and what corrects it aim, `boxes` the elements. `ready` is
-    whether the picture is seen; `came` is told whether it came. */
+/** One screen. `show` draws a screenshot, `mark` the points of an action and its correction, `boxes` the elements.
+   `ready` is true once the screenshot is visible; `came` is called with whether it loaded. */
 export class Screen {
   constructor(svg, came = () => {}) {
     Object.assign(this, { svg, came, ready: false });
@@ -64,7 +64,7 @@ export class Screen {
     }
   }
 
-  /** Where on the screen a click fell, in fractions of it; null beside it. */
+  /** Return the point of a click in fractions of the screen, or null if it is outside. */
   point(event) {
     const matrix = this.svg.getScreenCTM().inverse();
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix);
@@ -77,7 +77,7 @@ const round = (value) => Math.round(value * 10000) / 10000;
 const NUMBERS = ["x", "y", "to_x", "to_y"];
 const DIRECTIONS = ["up", "down", "left", "right"];
 
-/** The fields of an action in a form; calls `changed` with the action whenever it changes. */
+/** The fields of an action in a form. Calls `changed` with the action after each change. */
 export class ActionEditor {
   constructor(form, screen, kinds, changed) {
     Object.assign(this, { form, screen, kinds, changed, next: 0 });
@@ -100,7 +100,7 @@ export class ActionEditor {
     };
   }
 
-  /** Begins with an action; the picture is aimed at from now on. */
+  /** Open the form with an action; from now on a click on the screenshot sets its point. */
   open(action, thought) {
     this.kept = {};
     this.set(action ?? { type: "click", x: 0.5, y: 0.5 });
@@ -142,7 +142,7 @@ export class ActionEditor {
     return made;
   }
 
-  /** A point of the picture; of a drag the first one is where it begins, the second where it ends, and so on. */
+  /** Set a point of the action. For a drag, points alternate between its start and its end. */
   put([x, y], place = this.next) {
     const names = this.kinds[this.form.elements.type.value];
     if (!names.includes("x")) this.set({ ...this.kept, type: "click" });

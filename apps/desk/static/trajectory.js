@@ -1,5 +1,5 @@
-/* One trajectory: its steps by key, and, in a review, the decisions on it. Drafts rest in this browser until they are
-   written, so neither a reload nor somebody else's decision loses one. */
+/* One trajectory: its steps by key, and, in a review, the decisions on it. This browser keeps drafts until they are
+   saved, so neither a reload nor another reviewer's decision loses one. */
 import { ask, describe, keys, last, make, once, person, remember, toast, undoLast } from "/static/desk.js";
 import { ActionEditor, Screen } from "/static/screen.js";
 
@@ -19,14 +19,14 @@ function draw() {
   screen.show(shown, item.iteration, one.width, one.height);
   screen.mark(after ? null : editing() ? editor.action : parsed(one.action), after || editing() ? null : parsed(one.correction));
   if (boxed && !after) screen.boxes(one.elements);
-  $("which").textContent = after ? (one.next_screenshot ? "after" : "nothing is known of what came after") : "before";
+  $("which").textContent = after ? (one.next_screenshot ? "after" : "the screen after the action is not stored") : "before";
   $("point").textContent = editing() ? describe(editor.action) : "";
   $("number").textContent = one.step;
   $("actor").textContent = `${one.actor} ${one.policy_version === one.actor ? "" : one.policy_version}`;
   $("thought").textContent = one.thought;
-  $("thoughts").replaceChildren(...one.thoughts.map((said) => {
-    const by = [[said.author, said.version].filter(Boolean).join(" "), ...said.patterns.map((name) => name.replaceAll("_", " "))];
-    return make("li", {}, `${said.thought} `, make("span", { class: "soft" }, by.join(" · ")));
+  $("thoughts").replaceChildren(...one.thoughts.map((entry) => {
+    const by = [[entry.author, entry.version].filter(Boolean).join(" "), ...entry.patterns.map((name) => name.replaceAll("_", " "))];
+    return make("li", {}, `${entry.thought} `, make("span", { class: "soft" }, by.join(" · ")));
   }));
   $("action").textContent = describe(parsed(one.action));
   $("error").textContent = one.error ?? "";
@@ -65,13 +65,13 @@ function correct() {
   after = false;
   editor.open(draft?.action ?? parsed(one.correction ?? one.action), draft?.thought ?? one.correction_thought ?? one.thought);
   $("editing").textContent = one.step;
-  $("draft").textContent = draft ? "Your draft, as you left it." : "";
+  $("draft").textContent = draft ? "Your saved draft." : "";
   $("noter").hidden = true;
   draw();
   screen.svg.focus({ preventScroll: true });
 }
 
-/** Out of a field back to the picture, and from there out of the form, whose draft is gone then. */
+/** Move the focus from a field back to the screenshot; from there, close the form and discard its draft. */
 function cancel(event) {
   if (event && editing() && document.activeElement?.closest("form")) return screen.svg.focus();
   if (editing()) localStorage.removeItem(draftKey());
@@ -95,11 +95,11 @@ function note() {
   $("noter").elements.note.focus();
 }
 
-/* One decision at a time: a key that is pressed twice is one decision, also while the next page is on its way. */
+/* One decision at a time: a key that is pressed twice makes one decision, also while the next page loads. */
 let deciding = false, leaving = false;
 addEventListener("pageshow", () => { leaving = false; });
 
-/** Sends a decision. Where somebody was first, says what they decided, and the next press decides on top of that. */
+/** Send a decision. If another reviewer decided first, show that decision; the next press then adds to it. */
 async function decide(decision, fields = {}) {
   const who = !deciding && !leaving && person();
   if (!who) return null;
@@ -125,8 +125,8 @@ async function decide(decision, fields = {}) {
 
 function conflict(answer) {
   const decided = answer.others.map((one) => `${one.person} decided: ${one.decision.replaceAll("_", " ")}${one.action ? ` ${describe(parsed(one.action))}` : ""}${one.note ? ` (${one.note})` : ""}`);
-  $("banner").replaceChildren(make("b", {}, "Meanwhile "), `${decided.join("; ")}. Nothing of yours was written or lost. `,
-    "Decide again to decide on top of that, or go on with ", make("kbd", {}, "j"), ".");
+  $("banner").replaceChildren(make("b", {}, "Meanwhile "), `${decided.join("; ")}. Your decision was not saved, and your text is kept. `,
+    "Decide again to add your decision, or continue with ", make("kbd", {}, "j"), ".");
   $("banner").hidden = false;
   revision = answer.revision;
   ask(`/api/trajectories/${item.trajectory_id}`).then(([status, now]) => status === 200 && list(now.reviews));
@@ -142,7 +142,7 @@ function list(reviews) {
     if (one.state) row.append(make("span", { class: "tag" }, one.state), " ");
     if (one.tried_by) row.append(make("a", { href: `/trajectory/${one.tried_by}` }, "its try"), " ");
     else if (one.state === "unverified") row.append(make("span", { class: "soft" }, "not tried"), " ");
-    if (one.replaces === false) row.append(make("span", { class: "soft" }, "not taught: the recorded step stays"), " ");
+    if (one.replaces === false) row.append(make("span", { class: "soft" }, "not a target: the recorded step stays"), " ");
     row.append(make("span", { class: "soft" }, one.at));
     return row;
   });
@@ -158,7 +158,7 @@ function list(reviews) {
 
 const next = (by) => { location.href = `/queue/${root.dataset.at}?of=${encodeURIComponent(item.trajectory_id)}&by=${by}`; };
 
-async function word(decision, fields = {}) {
+async function verdict(decision, fields = {}) {
   if (!(await decide(decision, fields))) return;
   leaving = true;
   next(1);
@@ -171,7 +171,7 @@ async function save() {
   if (!saved) return;
   localStorage.removeItem(key);
   close();
-  toast("Saved. u takes it back, j goes on.");
+  toast("Saved. Press u to undo, j for the next one.");
 }
 
 async function saveNote() {
@@ -191,14 +191,14 @@ const undo = once(async () => {
 });
 
 async function policies() {
-  $("policies").textContent = "Looking through the policies …";
+  $("policies").textContent = "Searching the policies …";
   const [status, found] = await ask(`/api/trajectories/${item.trajectory_id}/policies`);
   const links = status === 200 ? found.map((name) => make("a", { href: `/policies/${encodeURIComponent(name)}` }, name)) : [];
   const answer = status !== 200 ? found.error : found.length ? `Trained on it: ${found.join(", ")}` : "No policy was trained on it.";
   if (links.length) $("policies").replaceChildren("Trained on it: ", ...links.flatMap((link, place) => (place ? [", ", link] : [link])));
   else $("policies").textContent = answer;
   $("policies").scrollIntoView({ block: "nearest" });
-  toast(answer); // read aloud, and seen where there is no room for both
+  toast(answer); // for screen readers, and for small screens where the list is out of view
 }
 
 let replaying = null;
@@ -214,7 +214,7 @@ function replay() {
 }
 
 const does = {
-  accept: () => word("accept"), reject: () => word("reject"), error: () => word("error_step", { step: step().step }),
+  accept: () => verdict("accept"), reject: () => verdict("reject"), error: () => verdict("error_step", { step: step().step }),
   correct, note, undo, cancel: () => cancel(),
 };
 document.addEventListener("click", (event) => {

@@ -103,7 +103,7 @@ def test_a_draft_survives_a_reload(ada: Desk) -> None:
     ada.press("c", "t")
     ada.browser.switch_to.active_element.send_keys("half a thou")
     ada.browser.refresh()
-    ada.until(lambda: ada.text("draft") == "Your draft, as you left it.")
+    ada.until(lambda: ada.text("draft") == "Your saved draft.")
     thought = ada.browser.find_element(By.NAME, "thought").get_attribute("value") or ""
     assert thought.endswith("half a thou")
     ada.save()
@@ -160,7 +160,7 @@ def test_an_override_in_a_live_session_is_a_trajectory_and_a_pair(ada: Desk) -> 
     point = ada.browser.find_element(By.NAME, "thought").get_attribute("value")
     assert point == "The first one"
     override_all(ada, 5)
-    assert "said" in (ada.browser.find_element(By.ID, "banner").get_attribute("class") or "")  # it is no error
+    assert "done" in (ada.browser.find_element(By.ID, "banner").get_attribute("class") or "")  # it is no error
     lake = ada.lake
     (trajectory,) = lake.read("trajectories", where={"policy": "person"}).to_pylist()
     name = trajectory["trajectory_id"]
@@ -212,8 +212,8 @@ def test_a_session_whose_desk_has_gone_offers_nothing(
         begin_live(cleo, "fake/two-steps", 9)
         assert len(offered()) == 3
         desk.kill()
-        cleo.until(lambda: cleo.text("state") == "no answer")
-        assert not offered() and "does not answer" in cleo.text("banner")
+        cleo.until(lambda: cleo.text("state") == "no response")
+        assert not offered() and "does not respond" in cleo.text("banner")
     with serving(place, tmp_path, address.rsplit(":", 1)[1]):
         cleo.until(lambda: cleo.text("state") == "gone")
         assert not offered() and "an earlier desk" in cleo.text("banner")
@@ -279,7 +279,7 @@ def test_no_proposal_is_offered_before_its_screen_is_seen(ada: Desk) -> None:
     ada.browser.execute_script("document.querySelector('[name=policy]').value = 'explorer'")
     ada.save()
     ada.until(lambda: "/live/" in ada.browser.current_url)
-    ada.until(lambda: "did not come" in ada.text("banner"))
+    ada.until(lambda: "did not load" in ada.text("banner"))
     before = len(ada.reviews())
     ada.press("a", "o")
     assert ada.text("state") == "loading the screen" and len(ada.reviews()) == before

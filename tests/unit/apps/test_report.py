@@ -87,7 +87,7 @@ def test_an_empty_lake_has_a_page_too(tmp_path: Path) -> None:
     config = config_of({"lake": {"uri": str(tmp_path / "lake")}, "suite": {"tasks": ["click-target"]}})
     Lake.open(config.lake)
     said = build_report(config).read_text()
-    assert "Nothing was rolled out yet." in said and 'id="chart-success"' not in said
+    assert "No trajectories have been rolled out yet." in said and 'id="chart-success"' not in said
 
 
 def test_replays_show_failures_and_successes_of_different_tasks(place: Any) -> None:

@@ -92,12 +92,12 @@ def test_a_cell_of_the_heat_map_leads_to_its_trajectories(site: TestClient) -> N
     rows = heat["data"]["values"] if "data" in heat else next(iter(heat["datasets"].values()))
     cell = next(row for row in rows if row["by"] == "1" and row["task"].startswith("two-steps"))
     page = site.get(cell["link"])
-    assert page.status_code == 200 and "12 in all" in page.text and "fake/two-steps" in page.text
+    assert page.status_code == 200 and "12 in total" in page.text and "fake/two-steps" in page.text
 
 
 def test_trajectories_are_listed_by_task_iteration_policy_and_outcome(site: TestClient) -> None:
     def total(**asked: object) -> str:
-        return site.get("/trajectories", params=asked).text.partition('<p class="soft">')[2].partition(" in all")[0]  # type: ignore[arg-type]
+        return site.get("/trajectories", params=asked).text.partition('<p class="soft">')[2].partition(" in total")[0]  # type: ignore[arg-type]
 
     assert total() == "72"
     assert total(iteration=1) == "24"
@@ -165,13 +165,13 @@ def test_a_policy_s_page_tells_what_was_read_from_what_was_imitated_as_the_funne
 ) -> None:
     imitated = sum(one.counts["trained"] for one in funnel_of(fresh.lake))
     page = site.get("/policies/policy-0001").text
-    said = "Training read 40 trajectories, of which 24 were imitated (24 of route sft, 16 of route ct); people"
+    said = "Training read 40 trajectories, of which 24 were imitated (24 of route sft, 16 of route ct); reviewers"
     assert imitated == 24 and said in page
     found = lineage_of_policy(fresh.lake, policy_row(fresh.lake, "policy-0001"))
     assert (found.imitated, found.as_dict["routes"]) == (24, {"sft": 24, "ct": 16})
     perceived = replace(found, row=found.row.model_copy(update={"method": "ct"}))
     assert perceived.imitated is None
-    assert "Training read 0 trajectories; people" in site.get("/policies/policy-initial").text
+    assert "Training read 0 trajectories; reviewers" in site.get("/policies/policy-initial").text
 
 
 def test_what_a_run_does_is_told_until_it_is_not_heard_of(fresh: Place, site: TestClient) -> None:
@@ -221,7 +221,7 @@ def test_the_quality_page_shows_what_failed_of_one_iteration_or_of_the_newest(si
     assert page.status_code == 200 and "a trajectory of many minutes points at a stuck sandbox" in page.text
     assert 'href="/quality?iteration=1"' in page.text
     one = site.get("/quality?iteration=1")
-    assert one.status_code == 200 and "What held" in one.text
+    assert one.status_code == 200 and "<h2>Held</h2>" in one.text
     assert site.get("/quality?iteration=77").status_code == 404
 
 
