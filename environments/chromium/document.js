@@ -1,14 +1,14 @@
-/* What a document that somebody else wrote is kept to, beside what every page has (`in_page.js`): it has no storage, it is
-   the only one, and its start takes none of the time that actions move. An environment's own script brings
-   `page.verdict`. */
+/* Limits for third-party documents, in addition to those of every page (`in_page.js`): a document has no storage, opens
+   no other document, and its start does not advance the page's clock, which only actions move. An environment's own
+   script defines `page.verdict`. */
 (() => {
   "use strict";
   const page = window.__page;
 
-  /* What the document draws as it loads depends on the seed too, and is not what is drawn from the same seed later. */
+  /* Random numbers during loading also depend on the seed, but differ from those after the start. */
   page.load = (seed) => page.seed(~seed);
 
-  /* What went wrong first, for whoever finds the page without a task. */
+  /* The first error of the page, for the message about a page without a task. */
   let first = null;
   page.firstError = () => first;
   addEventListener("error", ({ target, error, message }) => {
@@ -21,8 +21,7 @@
     get() { throw new Error(`a page has no storage, so no ${name}`); },
   });
 
-  /* A task is one document: a form that is sent and a link that is followed leave it open. The page's own handlers
-     have run by then. */
+  /* A task is one document: a submitted form or a clicked link does not leave it. The page's own handlers run first. */
   const within = (link) => {
     const [there, hash] = (URL.parse(link.getAttribute("href"), document.baseURI)?.href ?? "").split("#");
     return there.startsWith("javascript:") || (hash !== undefined && there === document.URL.split("#")[0]);
@@ -35,10 +34,10 @@
     if (link && elsewhere(event, link)) event.preventDefault();
   });
 
-  /* The clock stands still until somebody acts. Where `start` waits for a timer, it is moved to that timer; what it
-     waits for in the browser itself, such as a picture, takes none of the page's time. */
+  /* The clock only moves with actions. If `start` waits for a timer, the clock is moved to that timer. Waiting for the
+     browser itself, such as for an image, does not take the page's time. */
   const MOST_TURNS = 1000;
-  /* What `start()` comes to; `name` is what it is called in an error. */
+  /* Return the result of `start()`; `name` names it in errors. */
   page.started = async (name, start) => {
     let over = false;
     const starting = (async () => start())().finally(() => { over = true; });
@@ -48,7 +47,7 @@
       if (over) break;
       await page.advance(page.nextTimer() ?? 0);
     }
-    if (!over) throw new Error(`${name} does not come to an end: what it waits for never happens`);
+    if (!over) throw new Error(`${name} does not finish: it waits for something that never happens`);
     try { return await starting; } catch (error) { throw new Error(`${name} threw ${error}`); }
   };
 })();

@@ -1,14 +1,13 @@
-/* Runs before anything of a page that is a task by itself. It takes the page's time and chance in hand, so that what
-   happens depends on the seed and the actions alone, and it can list the visible elements. Everything is under
-   `__page`. */
+/* Runs before all scripts of a task's page. It replaces the page's clock and random numbers, so that the page depends
+   only on the seed and the actions. It also lists the visible elements. Everything is under `__page`. */
 (() => {
   "use strict";
-  /* Selectors: what only holds others, what is no part of the task, and what reacts though it does not say so; and how
-     many elements are listed. */
+  /* Selectors of pure containers, of parts outside the task, and of interactive elements that the page does not mark as
+     such; and the largest number of listed elements. */
   const page = { containers: "body, html", hidden: "head", live: ":not(*)", most: 150 };
   Object.defineProperty(window, "__page", { value: page });
 
-  /* A clock that only moves when it is told to: Date, performance.now, timers and animation frames. */
+  /* A clock that only `advance` moves: Date, performance.now, timers and animation frames. */
   const EPOCH = Date.UTC(2020, 0, 15, 12, 0, 0);
   const FRAME_MS = 16;
   let now = 0, nextId = 1;
@@ -44,18 +43,18 @@
     }
     now = end;
   };
-  /* A number as JSON has it; NaN and infinities, which JSON has not, as texts. */
+  /* Return a number for JSON; NaN and infinities, which JSON lacks, as text. */
   page.number = (value) => (typeof value === "number" && !Number.isFinite(value) ? String(value) : value);
   page.advance = async (ms) => {
     advance(ms);
     await drawable();
   };
-  /* How long until the next timer is due, in the page's time; null where none is set. */
+  /* Return the page's milliseconds until the next timer is due, or null without a timer. */
   page.nextTimer = () => (timers.size ? Math.max(0, Math.min(...[...timers.values()].map((timer) => timer.due)) - now) : null);
-  /* The browser's own turn: the events that it has queued come first. */
+  /* Wait for one real turn of the browser's event loop, after its queued events. */
   page.turn = () => new Promise((resolve) => realTimeout(resolve, 0));
 
-  /* Chance that is the same for every load; the page's own seed comes on top of it. */
+  /* Random numbers that are the same for every load, until the page's seed is set. */
   let state = 0x9e3779b9;
   Math.random = () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -66,7 +65,7 @@
 
   page.seed = (seed) => { state = seed | 0; };
 
-  /* Which elements listen. */
+  /* Elements with event listeners. */
   const POINTED = new Set(["click", "mousedown", "mouseup", "dblclick", "pointerdown", "mouseover", "mouseenter", "touchstart"]);
   const DRAGGED = new Set(["dragstart", "dragover", "drop"]);
   let listensToDrags = false;
@@ -78,31 +77,31 @@
     return listen.call(this, kind, ...rest);
   };
 
-  /* A dialog would wait for a hand that never comes. */
+  /* A dialog would block the page, because no action can close it. */
   window.alert = () => undefined;
   window.confirm = () => true;
   window.prompt = () => null;
   window.print = () => undefined;
   window.open = () => null;
 
-  /* A native drag begins where the page means one: of what it made draggable, or where something listens to drags. One
-     of a link, a picture or selected text would take the pointer away from a page that follows it. */
-  const meansDrags = (node) => node.ondragstart || node.ondragover || node.ondrop;
+  /* A native drag begins only on an element that is marked draggable, or if the page listens to drags. A drag of a
+     link, an image or selected text would take the pointer from a page that follows it. */
+  const handlesDrags = (node) => node.ondragstart || node.ondragover || node.ondrop;
   listen.call(window, "dragstart", (event) => {
     const draggable = event.composedPath().some((node) => node instanceof Element && node.getAttribute("draggable") === "true");
-    const heard = listensToDrags || [window, document, ...document.querySelectorAll("*")].some(meansDrags);
-    if (!draggable && !heard) event.preventDefault();
+    const handled = listensToDrags || [window, document, ...document.querySelectorAll("*")].some(handlesDrags);
+    if (!draggable && !handled) event.preventDefault();
   }, true);
 
-  /* The native pickers of dates and times, which nothing sees and nobody can close, stay shut for keys (and, by the
-     style below, for the pointer): an open one keeps the whole browser from drawing. */
+  /* Keys do not open the native pickers of dates and times (nor, by the style below, does the pointer). Screenshots do
+     not show a picker, actions cannot close it, and an open one stops the whole browser from drawing. */
   const PICKED = new Set(["date", "time", "datetime-local", "month", "week", "color"]);
   listen.call(window, "keydown", (event) => {
     const opens = event.key === " " || event.key === "F4" || (event.altKey && event.key === "ArrowDown");
     if (opens && PICKED.has(event.target.type)) event.preventDefault();
   }, true);
 
-  /* A clipboard of the page's own: the browser's is shared by all its pages. */
+  /* A clipboard for this page alone, because all pages of a browser share its clipboard. */
   let clipboard = "";
   const copied = () => {
     const field = document.activeElement;
@@ -119,7 +118,8 @@
     document.execCommand("insertText", false, clipboard);
   }, true);
 
-  /* What a still picture must not depend on. Lists drop down inside the page, where a screenshot sees them. */
+  /* Remove everything that changes with time from screenshots. Lists open inside the page, so that screenshots show
+     them. */
   const STYLE = `
     *, *::before, *::after { animation: none !important; transition: none !important; caret-animation: manual; }
     select:not([multiple]):not([size]), select::picker(select) { appearance: base-select; }
@@ -132,8 +132,8 @@
   };
   page.style(STYLE);
 
-  /* Pictures are fetched when an element first needs one; whoever looks must not be quicker than they are. Those that
-     give an element its size are fetched before anything is done. */
+  /* Images in style sheets are fetched when an element first needs one, and a screenshot waits for them. Images that
+     give an element its size are fetched before the first action. */
   const findPictures = () => {
     const found = [];
     for (const styles of document.styleSheets) for (const rule of styles.cssRules) {
@@ -153,7 +153,7 @@
     return Promise.all([...document.images, ...fetched.values()].map((image) => image.decode().catch(() => null)));
   };
   const loaded = new Promise((resolve) => listen.call(window, "load", () => realTimeout(resolve, 0)));
-  /* `notes` are what an earlier load of the same page has found out about it. */
+  /* `notes` are the findings of an earlier load of the same page. */
   page.ready = async (notes) => {
     await loaded;
     pictures = notes.pictures ??= findPictures();
@@ -189,7 +189,7 @@
     return !!hit && (hit === node || node.contains(hit) || hit.contains(node) || (hit.control && hit.control === node));
   };
   const ownText = (node) => squeeze([...node.childNodes].filter((part) => part.nodeType === 3).map((part) => part.data).join(" "));
-  const textBeside = (node) => {
+  const textAfter = (node) => {
     for (let part = node.nextSibling; part; part = part.nextSibling) if (squeeze(part.textContent)) return squeeze(part.textContent);
     return "";
   };
@@ -202,7 +202,7 @@
     return parent && !isContainer(parent) && parent.querySelectorAll("input, textarea, select").length === 1 ? textBefore(parent) : "";
   };
   const labelOf = (node) => squeeze([...(node.labels || [])].map((label) => label.textContent).join(" "));
-  const spoken = (node) => squeeze(node.getAttribute("aria-label"));
+  const ariaLabel = (node) => squeeze(node.getAttribute("aria-label"));
   const kindOfInput = (node) => {
     const kinds = { checkbox: "checkbox", radio: "radio", password: "password field", range: "slider" };
     return kinds[node.type] || (["button", "submit", "reset", "image"].includes(node.type) ? "button" : "text field");
@@ -219,10 +219,10 @@
     return squeeze(node.textContent) ? "text" : "other";
   };
   const nameOf = (node, kind) => {
-    if (kind === "checkbox" || kind === "radio") return labelOf(node) || textBeside(node);
-    if (["text field", "password field", "textarea", "select"].includes(kind)) return labelOf(node) || textBefore(node) || node.placeholder || spoken(node);
+    if (kind === "checkbox" || kind === "radio") return labelOf(node) || textAfter(node);
+    if (["text field", "password field", "textarea", "select"].includes(kind)) return labelOf(node) || textBefore(node) || node.placeholder || ariaLabel(node);
     if (node.tagName === "INPUT") return node.value;
-    return squeeze(node.textContent).slice(0, 80) || node.title || node.alt || spoken(node);
+    return squeeze(node.textContent).slice(0, 80) || node.title || node.alt || ariaLabel(node);
   };
   const valueOf = (node, kind) => {
     if (kind === "checkbox" || kind === "radio") return node.checked ? "checked" : "";

@@ -1,6 +1,6 @@
-/* A page that stays, in which every document is opened in a frame of its own: a new document and a new JavaScript
-   world, but no navigation, so the browser's own process, the network stack and new threads have no part in it, and V8
-   still knows the scripts it compiled for the last one. Called with the script that comes before anything of a document. */
+/* A lasting page that opens every document in a new frame, with a new JavaScript world but without a navigation. So the
+   browser process, the network stack and new threads are not involved, and V8 keeps the compiled scripts of the last
+   document. Called with the script that runs before those of a document. */
 ((script) => {
   "use strict";
   document.documentElement.innerHTML = "<head></head><body style='margin:0;overflow:hidden'></body>";
@@ -19,8 +19,8 @@
     return kept.get(key);
   };
 
-  /* A document in pieces, markup and the text of a script in turn; style sheets are written where they were linked.
-     What a comment or a script holds is no tag. */
+  /* Split a document into markup and script texts, in turn; linked style sheets are inserted at their links. Text
+     inside comments and scripts is not read as tags. */
   const TAGS = /<!--[^]*?-->|<script\b[^>]*>[^]*?<\/script\s*>|<link\b[^>]*>/gi;
   const PLAIN = ["", "text/javascript", "application/javascript"];
   const elementOf = (tag) => new DOMParser().parseFromString(tag, "text/html").head.firstElementChild;
@@ -40,7 +40,7 @@
     for (const found of text.matchAll(TAGS)) {
       const [tag] = found, element = tag.startsWith("<!--") ? null : elementOf(tag);
       const source = element?.getAttribute("src"), linked = element?.relList?.contains("stylesheet") && element.getAttribute("href");
-      /* A module is fetched by the browser itself, which runs it when the document is complete. */
+      /* The browser itself fetches a module, and runs it when the document is complete. */
       if (linked) add(text.slice(from, found.index) + await styleOf(linked));
       else if (source && PLAIN.includes(element.type.trim().toLowerCase()) && !element.noModule) {
         add(text.slice(from, found.index));
@@ -58,12 +58,13 @@
   const place = () => {
     if (frame) frame.remove();
     frame = document.createElement("iframe");
-    /* Refused at once, so the frame keeps its first empty document; without an address it would load a second one. */
+    /* This address is refused at once, so the frame keeps its first empty document. Without an address it would load a
+       second one. */
     frame.src = "chrome://none/";
     frame.style.cssText = "position:fixed;left:0;top:0;width:100%;height:100%;border:0";
     document.body.append(frame);
   };
-  /* What a document could store for the next one; there is none of it. */
+  /* Remove everything that a document could store for the next one. */
   const STORES = ["localStorage", "sessionStorage", "indexedDB", "caches"];
   const write = (pieces, before) => {
     const inner = frame.contentDocument;
@@ -73,7 +74,7 @@
     before(frame.contentWindow);
     inner.write(pieces[0]);
     for (let at = 1; at < pieces.length; at += 2) {
-      /* An empty script runs when it gets its text: where it stands, and without the parser reading through it. */
+      /* An empty script runs when its text is set: in place, and without the parser reading it. */
       inner.write("<script></" + "script>");
       inner.scripts[inner.scripts.length - 1].text = pieces[at];
       inner.write(pieces[at + 1]);
@@ -82,12 +83,12 @@
     frame.contentWindow.focus();
   };
 
-  /* The focus that a tab key has led out of the document comes back with the next key; a whole page would hear that key
-     without having the focus, so it would draw what is selected in another colour. */
+  /* If a tab key moved the focus out of the document, return it at the next key. Otherwise the outer page would receive
+     that key without having the focus, and would draw the selection in another colour. */
   addEventListener("keydown", () => frame && frame.contentWindow.focus(), true);
 
-  /* Opens the document at `url` in place of the last one, after `before` was done in its window: that window, and an
-     object for notes that are kept for the next time the same document is opened. */
+  /* Open the document at `url` instead of the last one. `before` is called with its window, before the document is
+     written. Return the window and an object for notes, which is kept for the next time that the document is opened. */
   window.stage = async (url, before) => {
     const { pieces, notes } = await once(`document ${url}`, () => documentAt(url));
     place();

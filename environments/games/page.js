@@ -1,11 +1,11 @@
-/* What a page that is a game has of ours, beside what every document of others has (`../chromium/document.js`). The page
-   need know nothing of it: how it is started and read is told by expressions. */
+/* Additions for a game's page, on top of those of every third-party document (`../chromium/document.js`). The page
+   needs no changes: expressions start it and read its score. */
 (() => {
   "use strict";
   const page = window.__page;
   let reads = {};
 
-  /* Games keep their best score; here it is forgotten with the page. */
+  /* Games store their best score; here it lasts as long as the page. */
   class Store {
     getItem(key) { return Object.hasOwn(this, key) ? this[key] : null; }
     setItem(key, value) { this[key] = String(value); }
@@ -16,7 +16,7 @@
   }
   for (const name of ["localStorage", "sessionStorage"]) Object.defineProperty(window, name, { value: new Store() });
 
-  /* An expression sees what the page's own scripts see, their `let` and `const` among it. */
+  /* An expression has the scope of the page's own scripts, with their `let` and `const`. */
   const value = (what, ...given) => {
     try { return (0, eval)(`(seed, level) => (${reads[what]})`)(...given); } catch (error) {
       const first = page.firstError();

@@ -1,6 +1,6 @@
-/* What a page of the user's has of ours, beside what every document of others has (`../chromium/document.js`). The page
-   itself brings `window.task`: `start(seed)` sets it up and returns the instruction; `reward()` is a number or true once
-   the task is over, and null, undefined or false before. */
+/* Additions for a user's page, on top of those of every third-party document (`../chromium/document.js`). The page
+   defines `window.task`: `start(seed)` sets the task up and returns the instruction; `reward()` returns a number or
+   true once the task is over, and null, undefined or false before. */
 (() => {
   "use strict";
   const page = window.__page;

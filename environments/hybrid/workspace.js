@@ -1,5 +1,5 @@
-/* The workspace as it is seen: it shows what it is given and notes what is done to it. What it is given was written by
-   tasks and policies, so it is only ever set as text. Everything is under `__workspace`. */
+/* The view of the workspace: it renders the given state and records the user's actions. Tasks and policies wrote the
+   state, so it is only ever set as text. Everything is under `__workspace`. */
 (() => {
   "use strict";
   const space = {};
@@ -31,7 +31,7 @@
   });
   window.addEventListener("dragstart", (event) => event.preventDefault(), true);
 
-  /* Parts are drawn anew only where they changed: what is half typed elsewhere stays. */
+  /* Only changed parts are drawn again, so unfinished input in other parts stays. */
   const drawn = {};
   const draw = (part, given, nodes) => {
     const text = JSON.stringify(given);
@@ -52,7 +52,7 @@
       rest[2] ? ` received ${rest[2]}` : "");
     return make("p", {}, rest[0]);
   };
-  /* Rows that follow each other are one table. */
+  /* Consecutive rows form one table. */
   const blocks = (given) => {
     const nodes = [];
     for (const one of given) {
@@ -94,7 +94,7 @@
     done = [];
     return true;
   };
-  /* What was done since it was last asked. */
+  /* Return the actions since the last call. */
   space.events = () => {
     const heard = done;
     done = [];

@@ -1,4 +1,4 @@
-/* What a MiniWoB++ page has of its own, beside what every page of ours has (`../chromium/in_page.js`). */
+/* Additions for MiniWoB++ pages, on top of those of every page (`../chromium/in_page.js`). */
 (() => {
   "use strict";
   const page = window.__page, wob = {};

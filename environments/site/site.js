@@ -1,4 +1,4 @@
-/* A page of the site: it shows what it is given and notes what is done to it. Everything is under `__site`. */
+/* A page of the site: it renders the given state and records the user's actions. Everything is under `__site`. */
 (() => {
   "use strict";
   const site = {};
@@ -21,7 +21,7 @@
     done = [];
     return true;
   };
-  /* What was done since it was last asked. */
+  /* Return the actions since the last call. */
   site.events = () => {
     const heard = done;
     done = [];

@@ -1,5 +1,5 @@
-/* What the page of a web application has of ours, beside what every page has (`../chromium/in_page.js`): it knows when
-   the page has come to rest, and it keeps the page where it is. Runs before anything of every document. */
+/* Additions for the page of a web application, on top of those of every page (`../chromium/in_page.js`): it detects
+   when the page is idle, and keeps the page on its site. Runs before all scripts of every document. */
 (() => {
   "use strict";
   const page = window.__page;
@@ -9,7 +9,7 @@
   page.hidden = "head, svg *";
   page.live = "svg:not(button *, a *, [role=button] *, label *)";
 
-  /* The state itself is shown by pages that are no part of what is asked. */
+  /* Pages that show the state itself are not part of the task. */
   page.style(`a:is([href="/go"], [href^="/go?"], [href="#/go"], [href^="#/go?"]) { display: none !important; }`);
 
   /* Identifiers that are the same for every load. */
@@ -24,7 +24,7 @@
     return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20)}`;
   };
 
-  /* What has been asked for and has not come, its last byte included. */
+  /* Requests whose response is not complete yet. */
   let asked = 0;
   const come = () => { asked--; };
   const fetching = window.fetch.bind(window);
@@ -45,9 +45,9 @@
   let changes = 0;
   new MutationObserver(() => { changes++; }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 
-  /* The page's time in slices, so that an answer that comes of one timer may set the next; between two of them until
-     nothing is asked for and nothing changes for some of the browser's own turns. An answer is waited for as long as a
-     loaded machine may need; one that does not come even then (a request that a server holds open) is waited for once. */
+  /* Advance the page's time in slices, so that a response to one timer may set the next. Between two slices, wait until
+     no request is open and nothing changes for some real turns of the browser. The wait for a response is long enough
+     for a loaded machine. A request that a server holds open even longer is waited for only once. */
   const SLICE_MS = 250, CALM = 3, MOST_CHANGING = 600, MOST_WAITING = 2400;
   let waited = 0, held = 0;
   const due = () => {
@@ -77,8 +77,8 @@
     return true;
   };
 
-  /* A link that leads to another site, and a form that is sent to one, lead nowhere; a page of this one is opened here
-     and not in a tab that nobody sees. The page's own handlers come before that. */
+  /* Links and forms to another site do nothing. A page of this site opens here, because a new tab would not be visible.
+     The page's own handlers run first. */
   const elsewhere = (address) => URL.parse(address, document.baseURI)?.origin !== location.origin;
   addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href], area[href]");

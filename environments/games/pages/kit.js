@@ -1,5 +1,6 @@
 "use strict";
-/* What our game pages share: chance, a bar, a board of cells, a canvas, keys, and actions for `game.hint`. */
+/* Shared by the built-in games: random numbers, a bar, a board of cells, a canvas, keys, and actions for `game.hint`.
+   */
 const kit = {
   SIDE: 224,
   /* A whole number from 0 to below n. */
@@ -19,7 +20,7 @@ const kit = {
     parent.append(node);
     return node;
   },
-  say(left, right = "") {
+  status(left, right = "") {
     kit.bar ??= Object.assign(kit.added("p", document.body), { id: "bar" });
     kit.bar.replaceChildren();
     for (const text of [left, right]) kit.added("span", kit.bar).textContent = text;
@@ -27,7 +28,7 @@ const kit = {
   board() {
     return Object.assign(kit.added("div", document.body), { id: "board" });
   },
-  /* Rows of cells that fill the board; `act(row, column)` hears a click. */
+  /* Rows of cells that fill the board; a click calls `act(row, column)`. */
   cells(rows, columns, act = null) {
     const board = kit.board(), size = Math.floor(kit.SIDE / Math.max(rows, columns));
     const [left, top] = [(kit.SIDE - size * columns) / 2, (kit.SIDE - size * rows) / 2];
@@ -43,7 +44,7 @@ const kit = {
     canvas.width = canvas.height = kit.SIDE;
     return canvas.getContext("2d");
   },
-  /* `act(name)` for each of the keys, by their DOM names. */
+  /* Call `act(name)` for each of the keys, by their DOM names. */
   keys(names, act) {
     addEventListener("keydown", (event) => {
       if (!names.includes(event.key)) return;
@@ -52,8 +53,8 @@ const kit = {
     });
   },
   ARROWS: { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] },
-  /* The first step of a shortest way from `from` to where `there` holds, by `next`, which lists [step, state]s; null
-     where there is none. States are told apart by their JSON. */
+  /* Return the steps of a shortest way from `from` to a state for which `there` is true, or null. `next` lists pairs
+     [step, state]. States are compared by their JSON. */
   way(from, there, next, most = 200000) {
     const seen = new Map([[JSON.stringify(from), null]]), open = [from];
     for (let at = 0; at < open.length && at < most; at++) {

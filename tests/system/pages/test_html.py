@@ -50,7 +50,7 @@ BROKEN = {
     "<script>window.task = { start: () => 'Go.', reward() { throw 'no till'; } };</script>": "reward() threw no till",
     "<body style='height: 80px' onclick='go = 1'><script>let go; window.task = { start: () => 'Go.', reward: () =>"
     " go ? go.a.b : null };</script>": "window.task.reward() threw TypeError: Cannot read properties of undefined",
-    "<script>window.task = { start: () => new Promise(() => null), reward() {} };</script>": "does not come to an end",
+    "<script>window.task = { start: () => new Promise(() => null), reward() {} };</script>": "does not finish",
     "<script>shop.open(); window.task = {};</script>": "window.task.start; its first error: ReferenceError: shop",
     "<script>let best = localStorage.best; window.task = {};</script>": "a page has no storage, so no localStorage",
     "<script type=module src=gone.js></script>": "cannot load file:///",
