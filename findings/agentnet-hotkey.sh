@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # PyAutoGUI 0.9.54 (PyPI), and the code of AgentNet's records (xlang-ai/OpenCUA 1d70f20), 2026-11-27.
-# Guess: AgentNet's records are pyautogui code, so `pyautogui.hotkey(keys=['ctrl', 'v'])`, as their reducer writes every
-#   shortcut and the published samples hold, pastes.
-# What happens: `hotkey` takes its keys by position and swallows other keywords: it presses nothing and raises nothing,
-#   while `press(keys=[...])` of the same records works. A data set that is replayed loses every shortcut in silence.
+# Guess: AgentNet's records are pyautogui code, so `pyautogui.hotkey(keys=['ctrl', 'v'])` pastes. Their reducer writes
+#   every shortcut in this form, and the published samples contain it.
+# What happens: `hotkey` takes its keys by position and ignores other keywords, so it presses nothing and raises nothing.
+#   `press(keys=[...])` of the same records works. A replayed data set loses every shortcut without an error.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# puppeteer-core 24.10.0 and playwright-core 1.53.0 (npm), 2026-11-27. Their tables of keys alone; no browser is started.
-# Guess: both libraries drive Chromium by one layout of a US keyboard, so a key of one name is one key, and with Shift
-#   held "a" writes "A".
-# What happens: puppeteer's "+" and "-" are the number pad's keys (codes NumpadAdd, 107), Playwright's the main block's
-#   (Equal, Minus). In both, "a" has no shifted form, so Shift and "a" write "a": only the code KeyA, or "A" itself, do
-#   otherwise. "Numpad7" is Home in both, not 7. puppeteer's Help has the number 6, and Windows' VK_HELP is 47.
+# puppeteer-core 24.10.0 and playwright-core 1.53.0 (npm), 2026-11-27. Only their key tables are read; no browser starts.
+# Guess: both libraries drive Chromium with one layout of a US keyboard, so a key name means the same key in both, and
+#   "a" with Shift held writes "A".
+# What happens: puppeteer's "+" and "-" are the keys of the number pad (codes NumpadAdd, 107), Playwright's those of the
+#   main block (Equal, Minus). In both, "a" has no shifted form, so Shift and "a" write "a"; only the code KeyA, or "A"
+#   itself, writes "A". "Numpad7" is Home in both, not 7. puppeteer's Help has the number 6; Windows' VK_HELP is 47.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Package: cua-bench 0.3.1 (`build_atif`). Date: 2026-11-27.
-# Guess: the picture in an agent step's observation is the screen after its calls, and each agent step acts.
-# Seen: CuaAgent records a reply before its calls are performed, so the picture beside a click is the screen before it;
-# each call's result becomes an agent step of its own, without message and calls, with the screen after.
+# Guess: the image in an agent step's observation is the screen after its calls, and each agent step acts.
+# What happens: CuaAgent records a reply before its calls are performed, so the image of a click is the screen before it.
+# Each call's result becomes an agent step of its own, without message and calls, with the screen after the call.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

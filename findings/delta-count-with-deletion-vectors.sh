@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # deltalake 1.6.6 (PyPI), pyarrow 26.0.1; 2026-11-27.
 #
-# A Delta table of 40 rows from which another engine deleted six by a deletion vector (the inline vector of the Delta
-# protocol's own example). deltalake's query engine returns 34 rows.
+# Another engine deleted six of a Delta table's 40 rows with a deletion vector (the inline vector of the Delta protocol's
+# own example). deltalake's query engine returns 34 rows.
 # An expert would guess: DeltaTable.count() returns 34, or refuses the table as to_pyarrow_dataset() does.
-# What happens: count() returns 40, since it adds up the files' statistics; a batch size, an epoch's length or a quality
+# What happens: count() returns 40, because it adds up the files' statistics. A batch size, an epoch's length or a quality
 # gate computed from it is wrong without an error.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # deltalake 1.6.6 (PyPI), pyarrow 26.0.1; 2026-11-27.
 #
-# A Delta table in which another engine switched on row tracking, a writer feature that deltalake does not support.
-# An expert would guess: an append raises DeltaProtocolError, as reading a table with an unsupported reader feature does,
-# and CommitFailedError means that another writer was first, so that the append is worth another try.
-# What happens: the append raises CommitFailedError ("Unsupported table features required"), at every try. A loop that
-# tries again after a lost race tries for ever, or reports a busy table.
+# Another engine switched on row tracking in a Delta table, a writer feature that deltalake does not support.
+# An expert would guess: an append raises DeltaProtocolError, as reading a table with an unsupported reader feature does.
+# CommitFailedError would mean that another writer was first, and that a retry may succeed.
+# What happens: the append raises CommitFailedError ("Unsupported table features required") at every try. A retry loop for
+# lost races never ends, or reports a busy table.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

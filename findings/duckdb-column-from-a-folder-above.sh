@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # duckdb 2.0.1, deltalake 1.6.6, pyarrow 26.0.1 (PyPI); 2026-11-27.
 #
-# A Delta table that is not partitioned and has a column `seed` lies in the folder of an experiment, `seed=3/table`, as
-# sweeps name their folders. Its files are listed by deltalake and read by DuckDB's read_parquet, without any option.
-# An expert would guess: the values in the files, as Arrow and deltalake return them; partition columns are the table's.
-# What happens: DuckDB takes the folder above the table for a partition, and its value hides the files' own column: every
+# A Delta table without partitions has a column `seed`, and is in the folder of an experiment, `seed=3/table`, as sweeps
+# name their folders. deltalake lists its files, and DuckDB's read_parquet reads them without any option.
+# An expert would guess: the values are those in the files, as with Arrow and deltalake, because only the table has
+# partition columns.
+# What happens: DuckDB reads the folder above the table as a partition, and its value hides the files' own column: every
 # row has seed 3.
 set -euo pipefail
 folder=$(mktemp -d)

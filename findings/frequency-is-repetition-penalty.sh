@@ -1,9 +1,9 @@
 #!/bin/bash
 # Package: transformers 5.23.0 with its server (`transformers serve`), 2026-11-27.
-# An expert would guess: frequency_penalty of the chat protocol (-2 to 2, subtracted per repetition) is either applied as
-# such or ignored, and 0, its default, changes nothing.
-# What happens: the server sets repetition_penalty = 1 + frequency_penalty, a factor on logits of prompt and answer
-# alike. 0 so switches off the checkpoint's own repetition penalty, and -1, which is in range, sets the factor to 0.
+# An expert would guess: the server applies the chat protocol's frequency_penalty (-2 to 2, subtracted per repetition) or
+# ignores it, and 0, its default, changes nothing.
+# What happens: the server sets repetition_penalty = 1 + frequency_penalty, a factor on the logits of both prompt and
+# answer. So 0 switches off the checkpoint's own repetition penalty, and -1, which is in range, sets the factor to 0.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # great_expectations 1.24.1 with SQLAlchemy 2.0.58 and pandas 3.1.1 (PyPI), 2026-11-28.
 # Guess: an expectation on a table without rows gives the same counts on both engines: 0 of 0 values are unexpected.
-# What happens: pandas gives `unexpected_count` 0 and SQL gives null (a sum over no rows), both with success. Code that adds
-#   or compares counts breaks on the first empty table of a SQL data source alone.
+# What happens: pandas gives `unexpected_count` 0 and SQL gives null (a sum over no rows), both with success. Code that
+#   adds or compares counts fails at the first empty table, but only with a SQL data source.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Package: harbor 0.26.0 (ATIF of its agent computer-1). Date: 2026-11-27.
 # Guess: an ATIF document of a computer-use agent names the screen that its first action was chosen on.
-# Seen: the recorder writes the prompt as text alone; the initial screenshot is passed to the model and is in no step,
-# so the first action of every document has no observation. A second surprise: `zoom` crops the next picture, which is
-# recorded as that step's observation like any screen, while points go on to be counted on the desktop.
+# What happens: the recorder writes only the text of the prompt. The model gets the initial screenshot, but no step holds
+# it, so the first action of every document has no observation. A second surprise: `zoom` crops the next image. It is
+# recorded as that step's observation like any screen, while points still refer to the desktop.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -2,9 +2,9 @@
 # miniwob 1.0 with browsergym-miniwob 0.14.3, 2026-11-27
 #
 # Guess: an agent that presses Submit at once, without looking, fails `click-checkboxes` unless it says "Select nothing".
-# Seen: the page's reward is the share of right boxes minus the share of wrong ones, and boxes that stay empty rightly
-# count. So an untouched form has a positive reward in 38 % of the instances (10 % ask for nothing), and BrowserGym,
-# which takes each positive reward for 1, counts all of them as solved.
+# What happens: the page's reward is the share of right boxes minus the share of wrong ones, and boxes that are rightly
+# left empty count as right. So an untouched form has a positive reward in 38 % of the instances (10 % ask for nothing).
+# BrowserGym treats each positive reward as 1, so it counts all of them as solved.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

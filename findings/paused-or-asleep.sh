@@ -1,11 +1,11 @@
 #!/bin/bash
 # Package: vllm 0.33.0, 2026-11-27.
-# An expert would guess: /is_paused and /is_sleeping tell a paused server from one that sleeps.
-# What happens: a paused engine reports that it sleeps, and a sleeping one that it is paused, so the two answers are the
-# same in both states. /wake_up of a paused engine resumes it. The answer of /wake_up with a part of the memory tells the
-# two apart, but too late: it is "awake" (True) of an engine that was only paused, and by then is not any more. Releases
-# before 0.32 answer nothing, so a client that changes weights has to pause again after it in any case.
-# The engine core's own methods are run, without a GPU, on a stand-in for its workers.
+# An expert would guess: /is_paused and /is_sleeping distinguish a paused server from a sleeping one.
+# What happens: a paused engine reports that it sleeps, and a sleeping one that it is paused, so both answers are the same
+# in both states. /wake_up of a paused engine resumes it. The answer of /wake_up for a part of the memory distinguishes
+# the two, but too late: it is "awake" (True) for an engine that was only paused and is then no longer paused. Releases
+# before 0.32 return no answer, so a client that changes weights has to pause again after it in any case.
+# The engine core's own methods run here without a GPU, on a stand-in for its workers.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # transformers 5.24.0 and peft 0.21.2 (PyPI), 2026-11-27.
-# Guess: the newest transformers works with the newest peft, and where it does not, loading an adapter says so.
-# What happens: transformers 5.24.0 asks for peft 0.22.0, which PyPI does not have. `load_adapter` does not ask, and the
-#   adapter acts from then on; `set_adapter`, `disable_adapters`, `enable_adapters`, `active_adapters` and `add_adapter`
-#   refuse, so nothing can switch it off or choose another. peft's own calls on the same model do.
+# Guess: the newest transformers works with the newest peft; if not, loading an adapter reports it.
+# What happens: transformers 5.24.0 requires peft 0.22.0, which PyPI does not have. `load_adapter` does not check this,
+#   and the adapter is active from then on. `set_adapter`, `disable_adapters`, `enable_adapters`, `active_adapters` and
+#   `add_adapter` refuse, so they can neither switch it off nor select another. peft's own calls on the same model work.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

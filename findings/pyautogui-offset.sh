@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # PyAutoGUI 0.9.54 (PyPI), 2026-11-27.
-# Guess: `pyautogui.move(-30, None)` moves the pointer 30 pixels to the left and not up or down; the manual's own example
-#   of a relative move is written so, and `drag(30, None)` does that.
-# What happens: the missing offset is filled with the pointer's own coordinate. From (500, 250) the pointer goes to
+# Guess: `pyautogui.move(-30, None)` moves the pointer 30 pixels to the left and not up or down. The manual's own example
+#   of a relative move has this form, and `drag(30, None)` works that way.
+# What happens: the missing offset is filled with the pointer's own coordinate. From (500, 250) the pointer moves to
 #   (470, 500); only an explicit 0 keeps the row. `button=1`, which the docstrings list, raises AttributeError.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Package: rapidocr 3.10.0 with onnxruntime 1.32.0, Pillow 13.0.0; date: 2026-11-27.
-# An expert would guess: `reader(line, use_det=False)` reads one line without the detector, and the next plain call
-# `reader(screen)` detects and reads as it did before, since the argument belongs to one call.
-# What happens: the reader keeps the argument. The next plain call returns a TextRecOutput without boxes, which takes the
-# whole screen for one line.
+# An expert would guess: `reader(line, use_det=False)` reads one line without the detector. The next plain call
+# `reader(screen)` detects and reads as before, because the argument belongs to one call.
+# What happens: the reader keeps the argument. The next plain call returns a TextRecOutput without boxes, which treats the
+# whole screen as one line.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

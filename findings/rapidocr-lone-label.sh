@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Package: rapidocr 3.10.0 with onnxruntime 1.32.0, Pillow 13.0.0; date: 2026-11-27.
-# An expert would guess: a clearly printed label of 16 pixels on an empty white screen of 1280x720 is the easiest text
-# to find, and that more empty space around it changes nothing.
-# What happens: the detector finds nothing on the whole screen, without a warning; it finds the label in a crop of
-# 320x320 of the same pixels around it.
+# An expert would guess: a clearly printed label of 16 pixels on an empty white screen of 1280x720 is the easiest text to
+# find, and more empty space around it changes nothing.
+# What happens: the detector finds nothing on the whole screen, without a warning. It finds the label in a crop of 320x320
+# of the same pixels around it.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

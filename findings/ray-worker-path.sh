@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # ray 2.60.0 (PyPI); 2026-11-27.
 #
-# A driver is started by `python -P` and with PYTHONSAFEPATH=1, and its workers get PYTHONSAFEPATH=1 by runtime_env: in
-# both sys.flags.safe_path is true. The script lies in another folder than the one in which it is started.
+# A driver is started by `python -P` and with PYTHONSAFEPATH=1, and its workers get PYTHONSAFEPATH=1 by runtime_env:
+# sys.flags.safe_path is true in both. The script is in another folder than the one in which it is started.
 # An expert would guess: neither the driver nor a task imports a module from the current folder.
-# What happens: the driver does not, but a task finds the driver's current folder first on its path, so that a `data.py`
-# there hides an installed package of that name in the workers alone.
+# What happens: the driver does not, but a task has the driver's current folder first on its path. A `data.py` there hides
+# an installed package of that name, but only in the workers.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

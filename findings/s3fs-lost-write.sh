@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # s3fs 2026.9.0 (fsspec 2026.9.0, aiobotocore 3.10.0, botocore 1.43.117) (PyPI), 2026-11-28.
-# Guess: S3's answers to conditional writes differ as exceptions: a lost write, a conflict that S3 says to repeat, a server
-#   that asks to slow down.
-# What happens: a lost `If-None-Match` write is a FileExistsError, a lost `If-Match` write is EINVAL ("Invalid argument"). The
-#   conflict that AWS documents for both (409, ConditionalRequestConflict) is EIO ("Input/output error"), SlowDown is EBUSY, and
-#   InternalError is EREMOTEIO. All texts but that of the conflict leave the code out: it is in `__cause__`, so code that decides
-#   by type, errno or text repeats none of them, or all of them.
+# Guess: S3's answers to conditional writes have different exceptions: a lost write, a conflict that S3 asks to retry, and
+#   a server that asks to slow down.
+# What happens: a lost `If-None-Match` write is a FileExistsError, a lost `If-Match` write is EINVAL ("Invalid argument").
+#   The conflict that AWS documents for both (409, ConditionalRequestConflict) is EIO ("Input/output error"), SlowDown is
+#   EBUSY, and InternalError is EREMOTEIO. All texts except the conflict's leave out the code, which is in `__cause__`.
+#   Code that decides by type, errno or text retries none of them, or all of them.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

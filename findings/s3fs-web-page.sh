@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # s3fs 2026.9.0 (aiobotocore 3.10.0, botocore 1.43.117), 2026-11-27
 #
-# Guess: an S3 client that is pointed at a web server instead, such as the console port of an object store, raises an
-# error at its first answer, since an HTML page is no bucket listing.
-# Seen: `ls` of any bucket is an empty list, and `exists` is true, whatever the name: each page with status 200 passes
-# for an empty bucket. A page of JSON with status 200 is an OSError `Internal Server Error` of a server that had none.
+# Guess: an S3 client that points at a web server, such as the console port of an object store, raises an error at the
+# first response, because an HTML page is no bucket listing.
+# What happens: `ls` of any bucket is an empty list, and `exists` is true for any name: each page with status 200 counts as
+# an empty bucket. A JSON page with status 200 raises OSError `Internal Server Error`, although the server had no error.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # transformers 5.24.0 (PyPI), 2026-11-27.
-# Guess: an OpenAI-compatible server splits a reply into `content` and `tool_calls` where the request has `tools`. Without
-#   any, as GUI agents ask whose tools are in the system turn, `content` is what the model wrote.
-# What happens: `transformers serve` parses the replies of every Qwen, tools or not. The call of a computer-use policy is
-#   gone from `content`, and one whose JSON holds a line break, as models write a text of two lines, raises (a bare 500).
+# Guess: an OpenAI-compatible server splits a reply into `content` and `tool_calls` if the request has `tools`. Without
+#   tools, as in requests of GUI agents that list their tools in the system turn, `content` is the model's full text.
+# What happens: `transformers serve` parses the replies of every Qwen, with or without tools. The call of a computer-use
+#   policy is missing from `content`. A call whose JSON holds a line break, as models write a text of two lines, raises
+#   (a bare 500).
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

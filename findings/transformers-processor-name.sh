@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # transformers 5.23.0 (PyPI), 2026-11-27
 #
-# The preprocessor_config.json of Qwen2.5-VL's first weeks, kept by many models trained from it, names the class
-# `Qwen2_5_VLImageProcessor`; the architecture's own class is called `Qwen2VLImageProcessor`.
+# The preprocessor_config.json of Qwen2.5-VL's first weeks names the class `Qwen2_5_VLImageProcessor`, and many models
+# trained from it keep it. The architecture's own class is `Qwen2VLImageProcessor`.
 # Guess: the name is unknown, so the folder cannot be loaded, whatever else is passed.
-# What happens: `AutoImageProcessor` refuses the folder, and reads the same folder where it is passed the very
-# configuration that lies in it: only then does it fall back to the architecture's class.
+# What happens: `AutoImageProcessor` refuses the folder, but loads it if the configuration from the same folder is passed
+# explicitly. Only then does it fall back to the architecture's class.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -2,8 +2,8 @@
 # ui-tars 0.5.1 and PyAutoGUI 0.9.54 (PyPI), 2026-11-27.
 # Guess: UI-TARS's own package turns `hotkey(key='ctrl arrowleft')`, in the key names that its models write, into code that
 #   pyautogui performs, as it does for `hotkey(key='arrowleft')`.
-# What happens: the arrows are renamed only where they are the whole hotkey. `arrowleft` with another key, `ctrl+c` and
-#   `page down` are handed on as they are; pyautogui has no such names and presses nothing for them, without an error.
+# What happens: arrows are renamed only if they are the whole hotkey. `arrowleft` with another key, `ctrl+c` and
+#   `page down` are passed on unchanged. pyautogui has no such names and presses nothing for them, without an error.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

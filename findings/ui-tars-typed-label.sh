@@ -2,9 +2,9 @@
 # ui-tars 0.5.1 (PyPI), 2026-11-27
 #
 # Its `parse_action_to_structure_output` reads the replies of UI-TARS, such as `type(content='...')`.
-# Guess: a quoted text may hold any words, since the content is escaped and stands between quotes.
-# What happens: the reply is cut at the last `Action: ` wherever that stands. A reply that types the words
-# "Action: stop" is cut inside of its own text and raises ValueError; with "Action - stop" it is read.
+# Guess: a quoted text may hold any words, because the content is escaped and in quotes.
+# What happens: the reply is cut at its last `Action: `, wherever that is. A reply that types the words "Action: stop" is
+# cut inside its own text and raises ValueError; with "Action - stop" it is read.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

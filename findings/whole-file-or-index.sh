@@ -2,8 +2,8 @@
 # Packages: transformers 5.23.0, sglang 0.5.23 (PyPI), 2026-11-27.
 # An expert would guess: a checkpoint directory with model.safetensors and model.safetensors.index.json has one meaning,
 # and the index, which names the files, decides everywhere.
-# What happens: transformers reads model.safetensors and never opens the index; SGLang (as vLLM) reads the index's
-# shards. A directory that was saved whole once and in shards later trains from one save and is served from the other.
+# What happens: transformers reads model.safetensors and never opens the index; SGLang (like vLLM) reads the index's
+# shards. A directory that was saved whole once and in shards later trains from one save and serves the other.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
