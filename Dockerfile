@@ -1,10 +1,10 @@
-# The set-up of `make setup` in a container: the packages of requirements.lock, Debian's headless Chromium, and what
-# desktops need (docs/desktop.md).
+# `make setup` in a container: the packages of requirements.lock, Debian's headless Chromium, and the programs of the
+# desktop environment (docs/desktop.md).
 #
 #   docker build -t flywheel .
 #   docker run --rm -v "$PWD/project:/project" flywheel run --iterations 1
 #
-# /project holds the project's flywheel.toml, its lake and its work folder, and is the only place that is written to.
+# /project holds the project's flywheel.toml, its lake and its work folder, and is the only folder that is written to.
 FROM python:3.11-slim-trixie
 
 RUN apt-get update -qq \
@@ -12,7 +12,7 @@ RUN apt-get update -qq \
         bubblewrap fonts-dejavu-core galculator gpicview libtk8.6 mousepad openbox pcmanfm xclip xterm xvfb \
     && rm -rf /var/lib/apt/lists/*
 
-# A package index to take torch from, such as https://download.pytorch.org/whl/cpu; PyPI's builds bring CUDA.
+# A package index to take torch from, such as https://download.pytorch.org/whl/cpu; PyPI's builds include CUDA.
 ARG FLYWHEEL_TORCH_INDEX=
 
 WORKDIR /opt/flywheel

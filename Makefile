@@ -1,10 +1,10 @@
-# Everything runs in .venv, made on the first call.
+# Everything runs in .venv, which the first call creates.
 PYTHON ?= python3
-# Two files of tests at once: most of them wait for processes that they start. Long ones come first.
+# Run two test files at once, because most tests wait for processes. Long files start first.
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
 PURE = $(addprefix tests/unit/, schemas common curation models/families learning/planning)
 export OMP_WAIT_POLICY = PASSIVE
-# Where this is set, as in many containers, every process that a test starts compiles the project again.
+# If this is set, as in many containers, every process that a test starts compiles the project again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test t test-lists test-pure test-lake test-real test-gpu test-nightly check docs bench setup clean
@@ -16,22 +16,22 @@ setup: .venv/ready
 
 run: .venv/ready
 	@.venv/bin/flywheel run
-	@command -v flywheel >/dev/null || echo "more: .venv/bin/flywheel --help, or just flywheel after: . .venv/bin/activate"
+	@command -v flywheel >/dev/null || echo "More commands: .venv/bin/flywheel --help (or activate first: . .venv/bin/activate)"
 
 # Everything but the nightly tests: the three tiers below.
 test: .venv/ready
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
-# The tests of one package, those that failed last first: make t DIR=curation/gates
+# The tests of one package, with the last failures first: make t DIR=curation/gates
 t: .venv/ready
 	@.venv/bin/python -m pytest --failed-first tests/unit/$(DIR)
 
-# Lists, docs, generated pages and schemas, which most additions change.
+# Lists, docs, generated pages and schemas: most additions change these.
 test-lists: .venv/ready
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) tests/unit/test_*.py tests/unit/schemas tests/unit/apps/test_reference.py \
 		tests/unit/learning/engines/test_choice.py
 
-# No lake, no process, no training.
+# Without lakes, processes and trainings.
 test-pure: .venv/ready
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(PURE)
 
@@ -46,16 +46,16 @@ test-real: .venv/ready
 test-gpu: .venv/ready
 	@.venv/bin/python -m pytest tests/gpu
 
-# All of them, each at its full size.
+# All tests at full size.
 test-nightly: .venv/ready
 	@FLYWHEEL_NIGHTLY=1 .venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
-# Every check, also after one that fails. AUDIT=--complete fails unless every package was looked up for vulnerabilities.
+# Run every check, also after a failure. AUDIT=--complete fails unless every package was checked for vulnerabilities.
 CHECKS = "ruff check ." "ruff format --check ." pyright lint-imports "python scripts/words.py" "python scripts/audit.py $(AUDIT)"
 check: .venv/ready
 	@failed=0; for one in $(CHECKS); do .venv/bin/$$one || failed=1; done; exit $$failed
 
-# The documents as a site that opens from the disk: site/index.html.
+# Build the documentation as local HTML: site/index.html.
 docs: .venv/ready
 	@.venv/bin/python -m sphinx -q -W --keep-going -b html docs site
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes .venv with every package as pinned in requirements.lock, and sees to a headless Chromium and to bubblewrap.
-# Called by make; running it again installs what is missing.
+# Create .venv with the packages pinned in requirements.lock, and install a headless Chromium and bubblewrap if needed.
+# Called by make; a second run installs only missing parts.
 #
 #   PYTHON                  the Python to build on (3.11 or newer); python3 unless set
 #   FLYWHEEL_TORCH_INDEX    a package index to take torch from, for example one with CPU or CUDA builds
-#   FLYWHEEL_BROWSER        a headless Chromium that is already there
+#   FLYWHEEL_BROWSER        a headless Chromium that is already installed
 set -eu
 cd "$(dirname "$0")/.."
 PLAYWRIGHT=1.65.2
@@ -44,7 +44,7 @@ make_venv() {
         apt_install "python$version-venv" || apt_install python3-venv ||
             die "This Python has no venv module. Install it: apt-get install python$version-venv"
     fi
-    say "making .venv with Python $version"
+    say "creating .venv with Python $version"
     rm -rf .venv
     "$python" -m venv .venv
 }
@@ -56,18 +56,18 @@ install_packages() {
     if ! .venv/bin/python -m pip freeze | grep "^$torch" >/dev/null; then  # -q would break the pipe
         say "installing $torch"
         if [ -n "${FLYWHEEL_TORCH_INDEX:-}" ]; then
-            pip_install --index-url "$FLYWHEEL_TORCH_INDEX" "$torch" || die "torch is not to be had from FLYWHEEL_TORCH_INDEX."
+            pip_install --index-url "$FLYWHEEL_TORCH_INDEX" "$torch" || die "FLYWHEEL_TORCH_INDEX has no $torch. Set it to an index that has this version."
         else
-            pip_install -c requirements.lock "$torch" || die "torch could not be installed; is there a network?"
+            pip_install -c requirements.lock "$torch" || die "torch could not be installed. Check the network."
         fi
     fi
     say "installing $(wc -l <requirements.lock | tr -d ' ') pinned packages (minutes the first time, seconds from a cache)"
-    pip_install -r requirements.lock || die "Not every pinned package could be installed; see above."
-    pip_install --no-deps -e . || die "The project itself could not be installed; see above."
+    pip_install -r requirements.lock || die "Some pinned packages could not be installed. See the errors above."
+    pip_install --no-deps -e . || die "The project itself could not be installed. See the errors above."
     .venv/bin/python -m pip check >/dev/null || .venv/bin/python -m pip check
 }
 
-# Prints the browser the project would use, if there is one that runs.
+# Print the browser that the project would use, if one runs.
 browser() {
     .venv/bin/python -c 'from environments.chromium.browser import browser_version, find_browser
 path = find_browser(); print(path, "|", browser_version(path))' 2>/dev/null
@@ -75,7 +75,7 @@ path = find_browser(); print(path, "|", browser_version(path))' 2>/dev/null
 
 playwright_browser() {
     tools=$(mktemp -d)
-    say "fetching Chromium's headless shell with Playwright"
+    say "downloading Chromium's headless shell with Playwright"
     if pip_install --target "$tools" "playwright==$PLAYWRIGHT"; then
         with_tools="env PYTHONPATH=$tools PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT=20000 .venv/bin/python -m playwright"
         $with_tools install --only-shell chromium >/dev/null 2>&1 || true
@@ -87,18 +87,18 @@ playwright_browser() {
 
 find_chromium() {
     browser >/dev/null || playwright_browser || apt_install chromium-headless-shell || true
-    found=$(browser) || die "There is no headless Chromium, and none could be fetched. Install one:" \
+    found=$(browser) || die "No headless Chromium was found, and the download failed. Install one:" \
         "apt-get install chromium-headless-shell (Debian), or name one in FLYWHEEL_BROWSER."
     say "browser: $found"
 }
 
 find_bubblewrap() {
     command -v bwrap >/dev/null 2>&1 || apt_install bubblewrap ||
-        say "there is no bubblewrap (apt-get install bubblewrap): tasks with a shell are left out"
+        say "bubblewrap is missing: tasks with a shell are left out (apt-get install bubblewrap)"
 }
 
 python=$(find_python) || { apt_install python3 python3-venv && python=$(find_python); } ||
-    die "Python 3.11 or newer is needed. Name one: make PYTHON=/path/to/python3.12"
+    die "Python 3.11 or newer is needed. Set its path: make PYTHON=/path/to/python3.12"
 make_venv
 install_packages
 find_chromium
