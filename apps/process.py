@@ -57,7 +57,7 @@ LAST_S = 11.0
 """Seconds after which the process ends without waiting."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 KEPT = "every finished stage and trajectory is kept; the same command goes on from there"
-SERVED = "every decision is kept, and drafts rest in the browser; the same command serves the lake again"
+SERVED = "every decision is kept, and the browser keeps drafts; the same command serves the lake again"
 """The message for a command that serves pages."""
 SPENT_NOTHING = "nothing was begun"
 """The message for a command that only reads."""

@@ -2,7 +2,7 @@
 
 This is reflection tuning (UI-TARS, arXiv 2501.12326, section 4.5). A trajectory with an error at step k gives
 
-    error correction   (..., o_k)  ->  the corrected thought and action, in the place of the recorded ones
+    error correction   (..., o_k)  ->  the corrected thought and action, instead of the recorded ones
     post-reflection    (..., o_k, a_k, o_k+1)  ->  a thought that admits the error, and the action that recovers
 
 To find the step, the first k actions are replayed in a sandbox of the same task and seed, and another action is tried.

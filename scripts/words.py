@@ -1,7 +1,7 @@
 """Check names, prose and the changelog against the project's banned words and lengths; part of `make check`.
 
 Names of modules, classes, functions and parameters are read by their parts (`say_stage` has `say`), so that a whole
-name can be allowed. Prose is docstrings, comments, messages and documents.
+name can be allowed. Prose is docstrings, comments, messages, documents, and the visible text of pages.
 
 Usage: words.py [ROOT]. Prints each finding as `file:line: word: text`, and exits with 1 if there is one.
 """
@@ -28,7 +28,12 @@ NAMES = frozenset(
 ALLOWED = frozenset({"ShownByDefault", "shown", "nobody", "interim_looks", "mend"})
 """Exceptions: a class named after what it does to help, `shown` of foreign workers, which their authors import, the
 Unix user, the term of sequential tests, and a field that `--json` keeps for older programs."""
-TASKS = ("environments/hybrid/tasks/", "environments/site/", "environments/webapp/tasks/")
+TASKS = (
+    "environments/desktop/tasks/",
+    "environments/hybrid/tasks/",
+    "environments/site/",
+    "environments/webapp/tasks/",
+)
 """Instructions of tasks, whose words are part of the data."""
 PHRASES = {
     "whoever": r"\bwhoever\b",
@@ -39,11 +44,37 @@ PHRASES = {
     "mend": r"\bmend(?:s|ed)?\b",
     "put right": r"\bput right\b",
     "learnt": r"\blearnt\b",
+    "whom": r"\bwhom\b",
+    "who asks": r"\b(?:so that|for|by|of|to) who (?:asks|has|knows|looks|reads|writes)\b",
+    "known of": r"\b(?:is|are|was) (?:known|said|heard) of\b",
+    "in place": r"\b(?:stands? in (?:its|their|the) place|in the place of)\b",
+    "rests in": r"\b(?:it|that|which|they|drafts?|meanwhile) rests? in\b",
+    "turned away": r"\bturn(?:s|ed)? (?:\w+ )?away\b",
+    "under way": r"\bunder way\b",
+    "came to nothing": r"\bc(?:a|o)mes? to nothing\b",
+    "to be had": r"\bto be had\b",
+    "held against": r"\bheld against\b",
 }
 """Phrases that prose does not have, as regular expressions."""
 LITERAL_CODE = re.compile(r"`[^`]*`")
 LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^'\n]*'(?!\w)|“[^”]*”|(?<=\])\([^)\s]*\)")
 """Code, quotations and addresses in prose, which are as their source has them."""
+_QUOTED = r"\"(?:\\.|[^\"\\\n])*\""
+_HASHES = rf"{_QUOTED}|(?:^|(?<=\s))#.*"
+_SLASHES = rf"/\*[\s\S]*?\*/|//.*|{_QUOTED}|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`"
+_MARKUP = rf"<!--[\s\S]*?-->|\{{#[\s\S]*?#\}}|/\*[\s\S]*?\*/|{_QUOTED}|(?<=[>}}])[^<>{{}}]+(?=[<{{])"
+TEXTS = {
+    **dict.fromkeys((".html", ".jinja"), _MARKUP),
+    **dict.fromkeys((".js", ".css"), _SLASHES),
+    **dict.fromkeys((".sh", "Makefile", "Dockerfile", ".ci/run"), _HASHES),
+    **dict.fromkeys((".toml", ".yaml"), _HASHES),
+    ".sql": r"--.*|'(?:''|[^'])*'",
+}
+"""Comments, strings and visible text of other files by the ends of their names, as regular expressions."""
+DATA = (".toml", ".yaml")
+"""Files whose strings are data, so that only their comments are read."""
+COPIES = ("tests/golden/", "models/families/templates/")
+"""Folders with texts of other projects."""
 PRODUCT = ("apps", "common", "curation", "environments", "flows", "flywheel", "learning", "models", "rollout")
 PRODUCT += ("schemas", "storage", "tasks")
 GENERATED = ("docs/measurements.md", "docs/decisions/")
@@ -105,6 +136,17 @@ def in_python(source: str, module: str) -> Iterator[Finding]:
             text = token.string.strip("\"'")
             if " " in text:  # one word is a key or a name
                 yield from in_prose(text, token.start[0])
+
+
+def in_texts(source: str, name: str) -> Iterator[Finding]:
+    """Find banned phrases in the comments, strings and visible text of a file that is neither Python nor Markdown."""
+    for kind, form in TEXTS.items():
+        if not name.endswith(kind):
+            continue
+        for found in re.finditer(form, source, re.MULTILINE):
+            text = found[0].strip("\"'`")
+            if " " in text and (kind not in DATA or text.startswith("#")):
+                yield from in_prose(text, source.count("\n", 0, found.start()) + 1)
 
 
 def sentences(text: str) -> list[str]:
@@ -176,6 +218,8 @@ def findings(root: Path) -> Iterator[tuple[str, Finding]]:
         elif name == "CHANGELOG.md":
             text = path.read_text(encoding="utf-8")
             found = [*in_prose(text), *in_changelog(text)]
+        elif name.endswith(tuple(TEXTS)) and not name.startswith(COPIES):
+            found = in_texts(path.read_text(encoding="utf-8"), name)
         else:
             continue
         for one in found:

@@ -156,7 +156,7 @@ def _open_requests(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
         return asked
     if not asked.counts or not (answer.over or answer.gone):
         return asked
-    print_line(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` has the reason")
+    print_line(f"watch: {counted(asked.tries, 'retraining')} failed; the page of `retrain` has the reason")
     return asked if asked.tries >= TRIES else TriggerCounts(since=asked.since, tries=asked.tries + 1)
 
 

@@ -44,7 +44,7 @@ def show_changes(found: "Changes") -> None:
     """Prints the changes."""
     console, gates = out(), found.gates
     console.print(f"{found.changed} of {found.trajectories} trajectories go elsewhere")
-    table = make_table("<gate", "turned away before", "now", gap=2)
+    table = make_table("<gate", "rejected before", "now", gap=2)
     for gate in sorted({*gates.before, *gates.after}):
         table.add_row(gate, *(str(counts.get(gate, 0)) for counts in (gates.before, gates.after)))
     console.print(table)
@@ -75,7 +75,7 @@ def show_thoughts(found: "ThoughtReport") -> None:
         console.print(table)
         cost = f"{found.tries:,} tries, {found.tokens:,} tokens, {found.seconds:,.1f} s"
         reasons = ", ".join(f"{reason} {n}" for reason, n in found.turned_away.items())
-        console.print(f"{cost}; turned away: {reasons or 'none'}")
+        console.print(f"{cost}; rejected: {reasons or 'none'}")
     for why, n in found.failed.items():
         console.print(f"no answer on {n:,} steps: {why}", markup=False)
     if found.unasked:

@@ -87,7 +87,7 @@ def _show_tasks(rows: "list[Listed]") -> None:
 def _show_made(iteration: int, found: "Made") -> None:
     from tasks.running.console import make_table, out
 
-    table = make_table("<maker", "proposed", "accepted", "<turned away")
+    table = make_table("<maker", "proposed", "accepted", "<rejected")
     for name, one in found.makers.items():
         why = ", ".join(f"{count} {reason}" for reason, count in one.rejected.items())
         table.add_row(name, str(one.proposed), str(one.accepted), why)

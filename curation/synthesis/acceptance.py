@@ -230,7 +230,7 @@ def _scored(proposal: ProposedTask, read: tuple[FieldCheck, ...], world: World, 
     elif any(map(any, scores)):
         reason, detail = "near miss", _rewarded([*chain(*near)], [*chain(*scores)])
     elif len(named) < least:
-        reason, detail = "few near misses", f"{len(named)} near misses, at least {least} have to be turned away"
+        reason, detail = "few near misses", f"{len(named)} near misses, at least {least} must be rejected"
     near_misses, left, extra = scores
     return AcceptanceDecision(
         reason, detail, checks, (), score(checks, golden), score(checks, initial), near_misses, left, extra

@@ -358,12 +358,12 @@ def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, floa
             "gathered": root + block + dense,
             "activations": saved,
             "logits": LOGIT * network.vocabulary * chunk,
-            "gradients under way": head * (recipe.logits_chunk is not None and chunk < recipe.targets),
+            "unfinished gradients": head * (recipe.logits_chunk is not None and chunk < recipe.targets),
         },
         "a block's way back": {
             "gathered": root,
             "activations": saved + again,
-            "gradients under way": head + back,
+            "unfinished gradients": head + back,
         },
         "the root's way back": {
             **(
@@ -372,7 +372,7 @@ def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, floa
                 else {"gradients": MASTER * trained * recipe.networks * recipe.replicas / recipe.ranks}
             ),
             "gathered": root if not full else 0.0,
-            "gradients under way": max((compute + MASTER) * outside, compute * (network.outside + outside))
+            "unfinished gradients": max((compute + MASTER) * outside, compute * (network.outside + outside))
             + MASTER * summed,
         },
     }

@@ -48,7 +48,7 @@ from schemas.observation import PastStep
 GRID: Sides = (999.0, 999.0)
 """Width and height of a screen: its last pixel is 999."""
 COLLAPSED = "This screenshot has been collapsed."
-"""Text in the place of a past screen that is not shown."""
+"""Text that replaces a past screen that is not in the prompt."""
 LABEL = "Action: "
 _JOINT = f"\n\n{LABEL}"
 """Text between thinking and sentence in a thought."""

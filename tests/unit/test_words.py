@@ -58,6 +58,31 @@ def test_docstrings_comments_and_messages_are_read_and_code_in_them_is_not(
     assert [one.word for one in words.in_python(source, "module")] == found
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "found"),
+    [
+        ("view.sql", "-- The newest.\n-- Nobody asks.\nSELECT 'whoever' AS nobody", [(2, "nobody")]),
+        ("view.sql", "SELECT 1,\n    'nobody has decided' AS reason", [(2, "nobody")]),
+        ("page.js", "/* Drawn\n   beside the board. */\nconst beside = 1; // nobody", [(2, "beside"), (3, "nobody")]),
+        ("page.js", 'const nobody = "x";\ntoast(`${nobody} was turned away`);', [(2, "nobody"), (2, "turned away")]),
+        ("page.css", "/* One column beside it. */\n.beside { color: red; }", [(1, "beside")]),
+        (
+            "page.html.jinja",
+            '<p class="x">{{ nobody }}\n Under way </p>{# for whoever #}',
+            [(2, "under way"), (2, "whoever")],
+        ),
+        ("page.html", '<input placeholder="for nobody"><!-- beside it -->', [(1, "nobody"), (1, "beside")]),
+        ("tasks.toml", 'instruction = "Write # nobody."  # nobody reads it', [(1, "nobody")]),
+        ("Makefile", '# Nobody calls it.\nall:\n\techo "for nobody"', [(1, "nobody"), (3, "nobody")]),
+        ("notes.txt", "# nobody", []),
+    ],
+)
+def test_comments_strings_and_visible_text_of_other_files_are_read(
+    words: ModuleType, name: str, source: str, found: list[tuple[int, str]]
+) -> None:
+    assert [(one.line, one.word) for one in words.in_texts(source, name)] == found
+
+
 def test_sentences_of_a_document_are_counted_without_its_code_tables_and_headings(words: ModuleType) -> None:
     text = (
         "# A heading\n\n| a | table |\n\nOne sentence here. `code` begins another one.\n\n```\nnot one of them\n```\n"

@@ -66,7 +66,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
 def test_status_for_people_shows_the_iteration_under_way(flywheel: Call, place: Any) -> None:
     code, out, _ = flywheel("status", "--config", place.file)
     assert code == 0
-    assert "under way" in out and "champion policy-0001" in out
+    assert "running" in out and "champion policy-0001" in out
     for said in ("P(V=1 | iteration)", "fixed mix of 2 tasks", "never trained on"):
         assert re.search(rf"{re.escape(said)} \S+ 0\.\d{{3}} \(0\.\d\d to [01]\.\d\d\)", out), said
     assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("lake "))

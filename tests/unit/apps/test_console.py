@@ -131,6 +131,6 @@ def test_the_status_cuts_no_word_on_a_narrow_terminal(
     show_status(place.lake)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
     assert "…" not in shown and max(map(len, shown.splitlines())) <= int(columns)
-    for word in ("iteration", "policy-0001", "promoted", "under way", "champion policy-0001", "95 %"):
+    for word in ("iteration", "policy-0001", "promoted", "running", "champion policy-0001", "95 %"):
         assert word in shown
     assert ("seconds" in shown) == (columns == "80")
