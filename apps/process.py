@@ -56,7 +56,7 @@ AGAIN_S = 5.0
 LAST_S = 11.0
 """Seconds after which the process ends without waiting."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-KEPT = "every finished stage and trajectory is kept; the same command goes on from there"
+KEPT = "every finished stage and trajectory is kept; the same command continues from there"
 SERVED = "every decision is kept, and the browser keeps drafts; the same command serves the lake again"
 """The message for a command that serves pages."""
 SPENT_NOTHING = "nothing was begun"
@@ -129,7 +129,7 @@ class Interrupts:
         self.finish()
 
     def _hear(self) -> bool:
-        """Records a signal that has arrived; False if no signal can arrive any more. The main thread may have recorded
+        """Records a signal that has arrived; False if no signal can arrive anymore. The main thread may have recorded
         it first."""
         with self._reading, contextlib.suppress(BlockingIOError):
             heard = os.read(self._heard, 1)

@@ -106,7 +106,7 @@ def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Add
             if found[1] in ("s3", "s3a", "s3n")
             else "Use s3://bucket/prefix"
         )
-        problem = f"`lake.uri` is {config.uri}, which is no address."
+        problem = f"`lake.uri` is {config.uri}, which is not an address."
         raise LakeError(problem, f"{hint}, or ./{config.uri} for a folder of that name.")
     path = str(Path(config.uri).expanduser().resolve())
     if unquote(path) != path:
@@ -205,6 +205,6 @@ def _is_foreign(error: Exception) -> bool:
 def _no_server(address: Address) -> LakeError:
     place = address.delta_options.get("AWS_ENDPOINT_URL", "The S3 endpoint")
     return LakeError(
-        f"{place} answers, but this is no S3 server (`lake.endpoint`).",
+        f"{place} answers, but it is not an S3 server (`lake.endpoint`).",
         "Name the server's S3 port, such as 8333 of `weed server -s3` and 9000 of MinIO.",
     )

@@ -42,7 +42,7 @@ class Blobs:
         sizes = source.sizes()
         files = {file: sizes[file] for file in sorted(sizes) if file != MANIFEST and (only is None or file in only)}
         if not files:
-            raise CheckpointError(f"{local} is no directory with files.", "Check the path.")
+            raise CheckpointError(f"{local} is not a directory with files.", "Check the path.")
         self.store.delete(f"{name}/{MANIFEST}")
         sums = {
             file: self.store.patiently(partial(_copy, source, file, size, self.store, f"{name}/{file}"))

@@ -148,7 +148,7 @@ def inside(name: str) -> str:
         LakeError: the name leads out of its folder: an absolute path, `..`, or a zero byte.
     """
     if name.startswith("/") or "\0" in name or ".." in name.split("/"):
-        raise LakeError(f"{name[:200]!r} is no name of a file: it leads out of its folder.", "Where did it come from?")
+        raise LakeError(f"{name[:200]!r} is not a file name: it leads out of its folder.", "Where did it come from?")
     return name
 
 

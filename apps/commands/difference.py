@@ -125,7 +125,7 @@ def difference_of(lake: Lake, a: str, b: str) -> VersionComparison:
     for name, versions in zip((a, b), pins, strict=True):
         if gone := lake.missing(versions):
             listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))
-            raise LakeError(f"Data of {name} is not there any more: {listed}.", "Compare with `now` or another policy.")
+            raise LakeError(f"Data of {name} no longer exists: {listed}.", "Compare with `now` or another policy.")
     made = _policies(lake, first, second) if first and second else None
     return VersionComparison(a, b, (pins[0], pins[1]), difference(lake, *pins), made)
 
@@ -142,7 +142,7 @@ def _pins(lake: Lake, name: str) -> dict[str, int]:
     except ValueError as error:
         known = ", ".join(policies(lake)) or "none"
         raise UsageError(
-            f"`{name}` is no policy of {lake.uri}, not `{NOW}`, and no time.", f"Policies: {known}."
+            f"`{name}` is not a policy of {lake.uri}, `{NOW}` or a time.", f"Policies: {known}."
         ) from error
     return lake.versions_at(moment)
 

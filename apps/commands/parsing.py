@@ -72,7 +72,7 @@ def size_of(screen: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", screen, re.ASCII)
     width, height = (int(side) for side in found.groups()) if found else (0, 0)
     if not (0 < width <= MOST and 0 < height <= MOST):
-        raise UsageError(f"`--screen {screen}` is no size of a screen.", "Write, for example, --screen 1920x1080.")
+        raise UsageError(f"`--screen {screen}` is not a screen size.", "Write, for example, --screen 1920x1080.")
     return width, height
 
 

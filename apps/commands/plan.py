@@ -244,7 +244,7 @@ def _unfinished(row: IterationStatus) -> Unfinished:
 def _stand(plan: Plan) -> str:
     done = f"{counted(plan.finished, 'iteration')} finished"
     one = plan.unfinished
-    return f"{done}; iteration {one.iteration} goes on after {one.after}" if one else done
+    return f"{done}; iteration {one.iteration} continues after {one.after}" if one else done
 
 
 def _seconds(

@@ -127,7 +127,7 @@ async def _named(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         before = str(error.body)[: first["loc"][-1]]
-        return _answer(request, 422, f"the body is no JSON, at byte {len(before.encode())}")
+        return _answer(request, 422, f"the body is not JSON, at byte {len(before.encode())}")
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path")) or "body"
     return _answer(request, 422, f"`{where}`: {in_words(first)}.")
 

@@ -226,7 +226,7 @@ class LiveSessions:
     def _planned(self, person: str, task_id: str, seed: int | None, proposer: str) -> PlannedTrajectory:
         task = next((one for one in self.tasks() if one.task_id == task_id), None)
         if task is None:
-            raise UsageError(f"`task_id`: {task_id[:80]!r} is no task that data is made of.")
+            raise UsageError(f"`task_id`: {task_id[:80]!r} is not a task that data is collected for.")
         require_name(person)
         if seed is not None and not 0 <= seed < SPLIT_STARTS["validation"]:
             raise UsageError(f"`seed`: {seed} is held out; take one below {SPLIT_STARTS['validation']:,}.")

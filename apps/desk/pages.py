@@ -54,7 +54,7 @@ class Funnel(BaseModel):
 
     iteration: int
     counts: dict[str, int]
-    """Counts by stage; `reviewed` is no stage, since only some trajectories are reviewed."""
+    """Counts by stage; `reviewed` is not a stage, because only some trajectories are reviewed."""
     trained_by: str
     """The newest trained policy: `trained` counts the trajectories that were selected from its data."""
     drops: list[Drop]

@@ -63,7 +63,7 @@ class DeskGuard:
         host = headers.get("host", "")
         name = name_of(host)
         if name is None:
-            return _refused(421, f"`host`: {host[:60]!r} is no name of a machine.")
+            return _refused(421, f"`host`: {host[:60]!r} is not a host name.")
         if self._token is None and name not in self._hosts:
             return _refused(421, f"The desk is not called {name!r}. Open it by the address that it printed.")
         changes = scope["method"] not in ("GET", "HEAD")

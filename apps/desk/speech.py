@@ -72,7 +72,7 @@ def sound_of(data: bytes) -> bytes:
     """Converts a WAV file to the recognizers' format: mono, 16 bits, 16,000 samples a second.
 
     Raises:
-        UsageError: the data is no WAV file of 16 bits, is truncated, is longer than half an hour, or has a rate outside
+        UsageError: the data is not a 16-bit WAV file, is truncated, is longer than half an hour, or has a rate outside
             of `RATES`.
     """
     try:
@@ -82,7 +82,7 @@ def sound_of(data: bytes) -> bytes:
             pcm = file.readframes(frames)
     except (wave.Error, EOFError, ValueError) as error:
         why = str(error) or "it is cut short"
-        raise UsageError(f"`audio`: this is no WAV file ({why}).", "Upload PCM WAV.") from error
+        raise UsageError(f"`audio`: this is not a WAV file ({why}).", "Upload PCM WAV.") from error
     if len(pcm) != frames * width * channels:
         raise UsageError(f"`audio`: cut short after {len(pcm):,} bytes of sound.", "Upload all of it.")
     sound = np.frombuffer(pcm, "<i2").reshape(-1, channels).mean(axis=1)

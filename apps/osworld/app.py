@@ -93,7 +93,7 @@ async def _json(request: Request) -> dict[str, Any]:
     body = await request.body()
     given = json.loads(body) if body else {}
     if not isinstance(given, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return given
 
 
@@ -118,14 +118,14 @@ def fields_of(kind: str, body: bytes) -> Mapping[str, bytes]:
         body: of the request.
 
     Raises:
-        ValueError: it is no form.
+        ValueError: it is not a form.
     """
     if kind.startswith("application/x-www-form-urlencoded"):
         read = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
         return {name: values[-1].encode() for name, values in read.items()}
     boundary = re.search(r'boundary="?([^";]+)"?', kind)
     if not kind.startswith("multipart/form-data") or boundary is None:
-        raise ValueError(f"this is no form: {kind[:60]!r}")
+        raise ValueError(f"this is not a form: {kind[:60]!r}")
     parts = (b"\r\n" + body).split(b"\r\n--" + boundary[1].encode())
     return dict(_part(part) for part in parts[1:] if not part.startswith(b"--"))
 

@@ -81,7 +81,7 @@ def _command(written: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(written))
     except ValueError as error:
-        raise UsageError(f"`--open`: {written!r} is no command: {error}.", "Close its quotes.") from error
+        raise UsageError(f"`--open`: {written!r} is not a command: {error}.", "Close its quotes.") from error
     if not words or shutil.which(words[0]) is None:
         raise UsageError(f"`--open`: there is no program {words[0] if words else written!r}.", "Install or correct it.")
     return words

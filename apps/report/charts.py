@@ -42,7 +42,7 @@ STAGE_COLOURS = {
 LEGEND = alt.Legend(columns=alt.ExprRef("width < 400 ? 3 : 5"))
 """Legend of stacked bars, which would be cut if it were wider than the chart."""
 FEW = 20
-"""Maximum points of a training's line that is drawn with its points, since a single point is no line."""
+"""Maximum points of a training's line that is drawn with its points, because a single point is not a line."""
 _TITLES = {
     "grad_norm": "gradient norm",
     "kl": "KL to parent",

@@ -169,7 +169,7 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
             try:
                 message = json.loads(text or "")
             except (ValueError, RecursionError):  # RecursionError: JSON that is nested deeper than Python can read
-                await _send(socket, refused(INVALID_JSON, "The message is no JSON."))
+                await _send(socket, refused(INVALID_JSON, "The message is not JSON."))
                 continue
             if isinstance(message, dict) and message.get("type") == "close":
                 return None

@@ -95,5 +95,5 @@ class Serving:
         end = 3 * SPLIT_STARTS["validation"] if self.held_out else SPLIT_STARTS["validation"]
         if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < end:
             more = "" if self.held_out else "; seeds from there on are held out (--held-out)"
-            raise ValueError(f"`seed`: {str(given)[:40]} is no whole number from 0 to {end - 1:,}{more}")
+            raise ValueError(f"`seed`: {str(given)[:40]} is not an integer from 0 to {end - 1:,}{more}")
         return given

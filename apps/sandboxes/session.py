@@ -84,7 +84,7 @@ class WireSession:
         if kind not in ("reset", "step"):
             return refused(UNKNOWN, f"There is no message {str(kind)[:40]!r}: reset, step, state, close.")
         if not isinstance(data, dict):
-            return refused(INVALID, "`data` is no object.", errors=[])
+            return refused(INVALID, "`data` is not an object.", errors=[])
         try:
             asked = self._asked(data) if kind == "reset" else action_of(_without(data, "metadata"))
         except ValidationError as error:
@@ -144,7 +144,7 @@ class WireSession:
             raise ValueError(f"`reset` takes no `{unknown[0][:40]}`: it takes {', '.join(sorted(RESETS))}")
         name = data.get("episode_id")
         if name is not None and not (isinstance(name, str) and 0 < len(name) <= 255):
-            raise ValueError("`episode_id` is no text of at most 255 characters")
+            raise ValueError("`episode_id` is not a text of at most 255 characters")
         if not isinstance(data.get("elements", False), bool):
             raise ValueError("`elements` is neither true nor false")
         seed = data.get("seed")

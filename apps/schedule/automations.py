@@ -114,7 +114,7 @@ def _rule(automation: AutomationCore) -> dict[str, Any]:
 def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:
     retrain, report = (deployment(client, name) for name in ("retrain", "report"))
     if (lake := lake_of(retrain)) is None:
-        raise UsageError("It is not known of which lake the deployments are.", "Deploy by `flywheel schedule deploy`.")
+        raise UsageError("The lake of the deployments is unknown.", "Deploy by `flywheel schedule deploy`.")
     for event, why in DUE.items():
         yield _run(f"flywheel: retrain {why}", event, retrain.id, lake, {AFTER: _NAMED})
     yield _run("flywheel: a report after every iteration", ITERATION_COMPLETED, report.id, lake)

@@ -234,7 +234,9 @@ def _seconds(text: str) -> int:
     found = re.fullmatch(r"([1-9]\d{0,6})([smhd])", text)
     seconds = int(found[1]) * UNITS[found[2]] if found else 0
     if seconds < LEAST_S:
-        raise UsageError(f"`--every {text}` is no interval of at least a minute.", "Write, for example, 30m, 6h or 1d.")
+        raise UsageError(
+            f"`--every {text}` is not an interval of at least one minute.", "Write, for example, 30m, 6h or 1d."
+        )
     return seconds
 
 
@@ -251,7 +253,7 @@ def _require_ours(client: SyncPrefectClient, place: WorkPool) -> None:
         known = [one["entrypoint"] for one in described()]
         ours = lake[0] == place.lake_id if lake else there.entrypoint in known and folder in (None, str(place.folder))
         if not ours:
-            whose = f"of the lake at {lake[1]}" if lake else f"of {there.entrypoint}, of which no lake is known"
+            whose = f"of the lake at {lake[1]}" if lake else f"of {there.entrypoint}, whose lake is unknown"
             raise UsageError(
                 f"`{name}` is deployed there already: {whose}, in {folder or 'a place of its own'}.",
                 "A Prefect server has the deployments of one lake: use another one (`flywheel up` starts one where "
@@ -304,5 +306,5 @@ def _written(schedule: Mapping[str, Any]) -> DeploymentScheduleCreate:
     elif "interval" in schedule:
         made = IntervalSchedule(interval=timedelta(seconds=schedule["interval"]))
     else:
-        raise FlywheelError(f"prefect.yaml: {dict(schedule)} is neither cron nor interval.")
+        raise FlywheelError(f"prefect.yaml: {dict(schedule)} is neither a cron expression nor an interval.")
     return DeploymentScheduleCreate(schedule=made, active=bool(schedule["active"]))

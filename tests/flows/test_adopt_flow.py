@@ -87,7 +87,7 @@ def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(turned: Turned,
     for folder, why in ((pickled, "pytorch_model.bin, which can run code"), (broken, "broken"), (half, "half")):
         with pytest.raises(CheckpointError, match=why):
             adopt(small, str(folder))
-    with pytest.raises(UsageError, match="is no directory"):
+    with pytest.raises(UsageError, match="is not a directory"):
         adopt(small, str(tmp_path / "nothing"))
     assert lake.versions() == before and sorted(lake.blobs.store.sizes()) == stored
 

@@ -27,7 +27,7 @@ TURNED = CONFIG if NIGHTLY else SHORT
 """The last moment of a run, which takes about so long on two quiet cores."""
 ENDED_S = 15.0
 STAGE = re.compile(r"^ +(start|iteration \d+)  \w+ +[\d.]+ s  ")
-LAST = "flywheel: ended by {}; every finished stage and trajectory is kept; the same command goes on from there."
+LAST = "flywheel: ended by {}; every finished stage and trajectory is kept; the same command continues from there."
 
 
 def interrupt(run: Command, number: signal.Signals) -> tuple[int, float]:

@@ -227,7 +227,7 @@ def test_a_desk_that_is_ended_by_ctrl_c_says_what_is_kept_of_a_desk(place: Place
         desk.send_signal(signal.SIGINT)
         _, said = desk.communicate(timeout=30)
     assert desk.returncode == 130
-    assert "ended by SIGINT; every decision is kept" in said and "goes on from there" not in said
+    assert "ended by SIGINT; every decision is kept" in said and "continues from there" not in said
 
 
 def test_a_key_that_is_pressed_twice_is_one_decision(ada: Desk) -> None:

@@ -93,7 +93,7 @@ def test_only_json_of_a_sensible_size_is_read(here: TestClient) -> None:
     assert post(content=b"x" * (1 << 20) + b"x", headers={"content-type": "application/json"}) == 413
     assert post(content=(part for part in [b"{}"]), headers={"content-type": "application/json"}) == 411
     broken = here.post("/api/reviews", content=b'{"decision":', headers={"content-type": "application/json"})
-    assert broken.status_code == 422 and broken.json() == {"error": "the body is no JSON, at byte 12"}
+    assert broken.status_code == 422 and broken.json() == {"error": "the body is not JSON, at byte 12"}
 
 
 @pytest.mark.parametrize(("body", "byte"), [(b"{nothing", 1), ('{"person": "\u00e9", }'.encode(), 17)])
@@ -101,7 +101,7 @@ def test_a_body_that_is_no_json_is_refused_by_the_byte_where_it_ends_to_be(
     here: TestClient, body: bytes, byte: int
 ) -> None:
     refused = here.post("/api/reviews", content=body, headers={"content-type": "application/json"})
-    assert refused.json() == {"error": f"the body is no JSON, at byte {byte}"}
+    assert refused.json() == {"error": f"the body is not JSON, at byte {byte}"}
 
 
 @pytest.mark.parametrize("number", ["--5", "five", "9" * 23, str(2**31), "-" + "9" * 23])
