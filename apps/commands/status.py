@@ -203,7 +203,7 @@ def sparkline(shares: list[float]) -> str:
 
 def _cells(row: IterationStatus, decided: str | None) -> list[str | Text]:
     word = decided or ("promoted" if row.promoted else "kept old")
-    outcome = Text(word, COLOURS.get(word, "")) if row.finished else "running"
+    outcome = Text(word, COLOURS.get(word, "")) if row.finished else "unfinished"
     return [
         str(row.iteration),
         _number(row.success),
