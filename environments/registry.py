@@ -19,6 +19,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "fake": "environments.fake:FakeEnvironment",
         "site": "environments.site.environment:SiteEnvironment",
         "html": "environments.html.environment:HtmlEnvironment",
+        "pages": "environments.pages.environment:PagesEnvironment",
         "webapp": "environments.webapp.environment:WebAppEnvironment",
         "hybrid": "environments.hybrid.environment:HybridEnvironment",
         "openenv": "environments.openenv.environment:OpenEnvEnvironment",
@@ -34,6 +35,7 @@ VERIFIERS: Registry[Verifier] = Registry(
     {
         "miniwob": "environments.chromium.in_page:InPageReward",
         "html": "environments.chromium.in_page:InPageReward",
+        "pages": "environments.chromium.in_page:InPageReward",
         "fake": "environments.fake:FakeVerifier",
         "state": "environments.sandbox:StateReward",
         "webapp": "environments.webapp.environment:WebAppReward",

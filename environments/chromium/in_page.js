@@ -3,8 +3,8 @@
 (() => {
   "use strict";
   /* Selectors of pure containers, of parts outside the task, and of interactive elements that the page does not mark as
-     such; and the largest number of listed elements. */
-  const page = { containers: "body, html", hidden: "head", live: ":not(*)", most: 150 };
+     such; kinds of elements by role; and the largest number of listed elements. */
+  const page = { containers: "body, html", hidden: "head", live: ":not(*)", kinds: {}, most: 150 };
   Object.defineProperty(window, "__page", { value: page });
 
   /* A clock that only `advance` moves: Date, performance.now, timers and animation frames. */
@@ -208,7 +208,8 @@
     return kinds[node.type] || (["button", "submit", "reset", "image"].includes(node.type) ? "button" : "text field");
   };
   const kindOf = (node) => {
-    const tag = node.tagName.toUpperCase();
+    const tag = node.tagName.toUpperCase(), own = page.kinds[node.getAttribute("role")];
+    if (own) return own;
     if (tag === "INPUT") return kindOfInput(node);
     if (tag === "TEXTAREA" || tag === "SELECT" || tag === "OPTION" || tag === "BUTTON") return tag.toLowerCase();
     if (node.closest(".ui-tabs-nav, [role=tab]")) return "tab";
@@ -219,13 +220,13 @@
     return squeeze(node.textContent) ? "text" : "other";
   };
   const nameOf = (node, kind) => {
-    if (kind === "checkbox" || kind === "radio") return labelOf(node) || textAfter(node);
+    if (kind === "checkbox" || kind === "radio") return labelOf(node) || (node.tagName === "INPUT" ? textAfter(node) : squeeze(node.textContent) || ariaLabel(node));
     if (["text field", "password field", "textarea", "select"].includes(kind)) return labelOf(node) || textBefore(node) || node.placeholder || ariaLabel(node);
     if (node.tagName === "INPUT") return node.value;
     return squeeze(node.textContent).slice(0, 80) || node.title || node.alt || ariaLabel(node);
   };
   const valueOf = (node, kind) => {
-    if (kind === "checkbox" || kind === "radio") return node.checked ? "checked" : "";
+    if (kind === "checkbox" || kind === "radio") return node.checked || node.getAttribute("aria-checked") === "true" ? "checked" : "";
     if (kind === "select") return [...node.selectedOptions].map((option) => option.text).join(", ");
     if (kind === "option") return node.selected ? "checked" : "";
     if (kind.endsWith("field") || kind === "textarea" || kind === "slider") return node.value || "";
@@ -244,12 +245,15 @@
   };
   const isPointed = (node) => getComputedStyle(node).cursor === "pointer" && getComputedStyle(node.parentElement).cursor !== "pointer";
 
-  page.elements = () => {
+  /* Each visible element with its node. */
+  page.listed = () => {
     [width, height] = [innerWidth, innerHeight];
     const found = [];
+    const add = (node, name, kind, box, live, value) =>
+      found.push([[name, kind, box[0] / width, box[1] / height, box[2] / width, box[3] / height, live, value], node]);
     const keep = (node, box, live, kind) => {
       if (!box || found.length >= page.most || !onTop(node, box)) return;
-      found.push([nameOf(node, kind), kind, box[0] / width, box[1] / height, box[2] / width, box[3] / height, live, valueOf(node, kind)]);
+      add(node, nameOf(node, kind), kind, box, live, valueOf(node, kind));
     };
     const keepText = (node, live) => {
       const text = ownText(node);
@@ -257,7 +261,7 @@
       const range = document.createRange();
       range.selectNodeContents(node);
       const box = boxOf(node, range.getBoundingClientRect());
-      if (box && onTop(node, box)) found.push([text.slice(0, 80), "text", box[0] / width, box[1] / height, box[2] / width, box[3] / height, live, ""]);
+      if (box && onTop(node, box)) add(node, text.slice(0, 80), "text", box, live, "");
     };
     const walk = (node) => {
       if (SKIPPED.has(node.tagName.toUpperCase()) || node.matches(page.hidden) || found.length >= page.most) return;
@@ -271,6 +275,7 @@
       for (const child of node.children) walk(child);
     };
     walk(document.body);
-    return found.filter((outer, at) => !outer[6] || !found.some((inner, later) => later > at && inner[6] && covers(outer, inner)));
+    return found.filter(([outer], at) => !outer[6] || !found.some(([inner], later) => later > at && inner[6] && covers(outer, inner)));
   };
+  page.elements = () => page.listed().map(([item]) => item);
 })();
