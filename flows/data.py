@@ -15,6 +15,7 @@ from tasks.exchange.importing import (
 )
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
+from tasks.pretrain.render import RenderResult, render_pages
 from tasks.quality import Passed, check_again, check_quality, verify_quality
 from tasks.refilter import Changes, refilter_trajectories
 from tasks.running.boundary import boundary
@@ -96,6 +97,17 @@ def quality(config: Config, iteration: int | None = None) -> Passed:
     """
     with open_run(config, create=False):
         return verify_quality(config, iteration)
+
+
+@flow(name="render", flow_run_name=run_name)
+def render(config: Config) -> RenderResult:
+    """Renders the pages of `pretrain` that the lake lacks, and compares the pages with the suites.
+
+    Args:
+        config: the resolved config.
+    """
+    with open_run(config):
+        return render_pages(config)
 
 
 @flow(name="maintain", flow_run_name=run_name)

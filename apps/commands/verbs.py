@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from apps.commands import checkpoint, data, quality, sandboxes, synthesis, versions
+from apps.commands import checkpoint, data, pretraining, quality, sandboxes, synthesis, versions
 from apps.commands.capacity import plan
 from apps.commands.parsing import parse
 from apps.commands.upkeep import doctor, init, maintain, pause, resume, upgrade
@@ -353,6 +353,7 @@ GROUPS = {
     ),
     "tasks": ("List tasks and make new ones from them.", synthesis.VERBS),
     "data": ("Export and import trajectories in other projects' formats.", data.VERBS),
+    "pretrain": ("Make a base policy from rendered pages.", pretraining.VERBS),
     "checkpoint": ("Inspect, verify and convert the checkpoints of a training.", checkpoint.VERBS),
     "quality": ("Show the quality gate's results; alone it is `quality show`.", quality.VERBS),
 }

@@ -70,6 +70,11 @@ SCROLL_PIXELS = 5 * 53
 _WHEEL = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
+_MARKUP = """[...world.document.querySelectorAll("body *")].map((node) => [node.tagName.toLowerCase(),
+  ...["class", "id", "type", "role", "name"].filter((name) => node.hasAttribute(name))
+    .map((name) => `${name}=${node.getAttribute(name)}`)].join(" "))"""
+
+
 class BrowserSandbox(Sandbox):
     """One task in one page."""
 
@@ -98,6 +103,11 @@ class BrowserSandbox(Sandbox):
         if self._opened is None:
             raise SandboxFailure("the sandbox is not started")
         return self._opened
+
+    async def markup(self) -> list[str]:
+        """Returns the document's elements in order, each as its tag and the attributes that give it a structure, such
+        as `input type=text name=word`."""
+        return await self._page.evaluate(_MARKUP)
 
     async def _open(self, url: str, start: str, before: str = "null") -> Any:
         """Opens a document in a page of its kind and evaluates the JavaScript expression `start` in it.

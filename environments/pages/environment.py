@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -86,9 +86,9 @@ def parts_of(layout: str, seed: int) -> dict[str, Any]:
 class PagesConfig(ChromiumConfig):
     """Generated pages with tasks of one to six steps (docs/pretrain.md)."""
 
-    width: int = Field(160, ge=160, le=1280)
+    width: Annotated[int, Field(ge=160, le=1280)] = 160
     """Width of the screen, in pixels."""
-    height: int = Field(210, ge=210, le=800)
+    height: Annotated[int, Field(ge=210, le=800)] = 210
     """Height of the screen, in pixels."""
     sized: bool = True
     """Give every screen this size. If false, the size of a screen follows from the seed, as in `pretrain render`."""

@@ -254,6 +254,21 @@ class QualityConfig(Section):
     """Number of earlier iterations to compare with."""
 
 
+class RenderConfig(Section):
+    """Rendering of pages for pretraining (`flywheel pretrain render`, docs/pretrain.md)."""
+
+    pages: Count = 4000
+    """Pages for training; each has two to seven screens."""
+    held_back: Count = 200
+    """Pages for validation, and pages for tests."""
+    batch: Count = 128
+    """Pages per write to the lake. A killed rendering repeats at most one batch."""
+    browsers: Count = 2
+    """Number of browsers that render at the same time. More than the machine's cores do not help."""
+    suite_seeds: Whole = 2
+    """Seeds per task of the suites with which the pages are compared at the end; 0 for no comparison."""
+
+
 class DeskConfig(Section):
     """Review desk."""
 
@@ -301,6 +316,7 @@ class Config(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     promote: PromoteConfig = PromoteConfig()
     quality: QualityConfig = QualityConfig()
+    pretrain: RenderConfig = RenderConfig()
     openlineage: OpenLineageConfig = OpenLineageConfig()
     budget: BudgetConfig = BudgetConfig()
     cluster: ClusterConfig = ClusterConfig()

@@ -109,7 +109,7 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
         Probe("storage", lambda: _storage(config, asks)),
         Probe("lake", lambda: _of_lake(config, _whole)),
         Probe("Delta log", lambda: _of_lake(config, _log), required=False),
-        *(Probe(f"disk of the {name}", partial(_disk, config, name, place)) for name, place in places.items()),
+        *(Probe(f"disk of the {name}", partial(require_disk, config, name, place)) for name, place in places.items()),
     ]
 
 
@@ -403,7 +403,17 @@ def _storage(config: Config, write: bool) -> str:
     return f"lake {lake.lake_id} at {lake.uri}{', writable' * write}" if lake else f"{place.uri} is free for a new lake"
 
 
-def _disk(config: Config, name: str, place: Path) -> str:
+def require_disk(config: Config, name: str, place: Path) -> str:
+    """Check that a disk has `lake.min_free_mb` of free space, and return a text with the free space.
+
+    Args:
+        config: the resolved config.
+        name: name of the place, for messages.
+        place: a folder on the disk, which need not exist.
+
+    Raises:
+        LakeError: there is less space, or the place is on no disk.
+    """
     disk, least_mb = shutil.disk_usage(_existing(place)), config.lake.min_free_mb
     if not disk.total:
         raise LakeError(
