@@ -20,7 +20,7 @@ PLAIN: frozenset[str] = frozenset()
 """Phrases of plain English that instructions of pages and of suites may share."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Evidence:
     """Phrases, markup and screens of some tasks."""
 
@@ -28,9 +28,12 @@ class Evidence:
     markup: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     looks: dict[int, str] = field(default_factory=dict[int, str])
     """Name of a screen by the bits of its difference hash."""
+    screens: int = 0
+    """Number of added screens."""
 
     def add(self, name: str, instruction: str, elements: Sequence[str], look: int) -> None:
         """Adds one screen of a task."""
+        self.screens += 1
         self.phrases.update(phrases_of(instruction))
         self.markup.update(grams(elements, MARKUP))
         self.looks.setdefault(look, name)

@@ -89,8 +89,8 @@ def successors(lake: Lake, names: Collection[str]) -> set[str]:
 
 
 def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
-    """Return the sha256 of pictures that only the named trajectories contain."""
-    with lake.connect(["steps", "annotations"]) as connection:
+    """Return the sha256 of pictures that only the named trajectories contain, and no rendered page."""
+    with lake.connect(["steps", "annotations", "pages"]) as connection:
         connection.execute("CREATE TEMP TABLE names AS SELECT unnest($1) AS trajectory_id", [sorted(names)])
         rows = connection.sql("""
             WITH shown AS (
@@ -99,6 +99,7 @@ def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
             )
             SELECT sha256 FROM shown SEMI JOIN names USING (trajectory_id) WHERE sha256 IS NOT NULL
             EXCEPT SELECT sha256 FROM shown ANTI JOIN names USING (trajectory_id)
+            EXCEPT SELECT sha256 FROM pages
         """).fetchall()
     return {sha256 for (sha256,) in rows}
 

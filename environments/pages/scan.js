@@ -132,7 +132,8 @@
     return fit.length ? fit[0][2] : -1;
   };
 
-  page.about = () => ({ theme: task.theme, font: task.font, px: task.px, widgets: task.widgets.map((one) => one.kind) });
+  page.about = () => ({ theme: task.theme, font: task.font, px: task.px, widgets: task.widgets.map((one) => one.kind),
+    asked: task.goals.map(({ widget }) => widget.kind) });
   page.scan = () => {
     const listed = page.listed(), next = page.verdict()[0] ? null : task.next();
     return { elements: listed.map(([item]) => item), states: statesOf(listed), lines: page.lines(), change: task.change(),

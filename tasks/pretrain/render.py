@@ -91,7 +91,9 @@ def render_pages(config: Config) -> RenderResult:
         LakeError: the disk has less than `lake.min_free_mb` left; the message has the next page.
     """
     run, asked = run_of(config), config.pretrain
-    environment = PagesEnvironment("pages", PagesConfig(kind="pages", browsers=asked.browsers, pages=PAGES, sized=False))
+    environment = PagesEnvironment(
+        "pages", PagesConfig(kind="pages", browsers=asked.browsers, pages=PAGES, sized=False)
+    )
     require([environment])
     begun = time.perf_counter()
     wanted = list(_wanted(config))

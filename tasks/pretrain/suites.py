@@ -44,7 +44,8 @@ def compared(config: Config, lake: Lake, pages: PagesEnvironment) -> tuple[Overl
     """Compares the lake's pages with the suites.
 
     Returns:
-        The overlap, the number of compared screens of suites, and the suites that were left out, with the reason.
+        The overlap, the number of compared screens of suites, and the suites and tasks that were left out, with the
+        reason.
 
     Raises:
         FlywheelError: a page shares a phrase or markup with a suite, or its screen is too similar.
@@ -52,8 +53,8 @@ def compared(config: Config, lake: Lake, pages: PagesEnvironment) -> tuple[Overl
     suites, left_out = suites_of(config)
     theirs, own = Evidence(), Evidence()
     seeds = config.pretrain.suite_seeds
-    asyncio.run(_collect(suites, [FIRST_SEED + at for at in range(seeds)], theirs, "suites"))
-    asyncio.run(_collect([pages], [SPLITS["train"] + at for at in range(seeds)], own, "pages"))
+    left_out |= asyncio.run(_collect(suites, [FIRST_SEED + at for at in range(seeds)], theirs, "suites"))
+    left_out |= asyncio.run(_collect([pages], [SPLITS["train"] + at for at in range(seeds)], own, "pages"))
     for page_id, instruction, look in _stored(lake):
         own.phrases.update(phrases_of(instruction))
         own.looks.setdefault(look, f"page {page_id}")
@@ -64,7 +65,7 @@ def compared(config: Config, lake: Lake, pages: PagesEnvironment) -> tuple[Overl
             "Change the wordings, classes or layouts in environments/pages/parts, raise VERSION in catalog.py, and "
             "render again. The pages of this version must not be trained on.",
         )
-    return found, len(theirs.looks), left_out
+    return found, theirs.screens, left_out
 
 
 def _faults(found: Overlap) -> Iterator[str]:
@@ -88,8 +89,11 @@ def _stored(lake: Lake) -> Iterator[tuple[str, str, int]]:
         yield page_id, instruction, look
 
 
-async def _collect(suites: Sequence[Environment[Any]], seeds: Iterable[int], found: Evidence, label: str) -> None:
-    """Adds the first screens of all tasks. A task that does not start with a seed is left out."""
+async def _collect(
+    suites: Sequence[Environment[Any]], seeds: Iterable[int], found: Evidence, label: str
+) -> dict[str, str]:
+    """Adds the first screens of all tasks, and returns the reason of each task that does not start."""
+    lost: dict[str, str] = {}
     work = [
         (environment, template, seed) for environment in suites for template in environment.entries for seed in seeds
     ]
@@ -105,7 +109,8 @@ async def _collect(suites: Sequence[Environment[Any]], seeds: Iterable[int], fou
                         async with pool.lease(environment.task(template), seed) as sandbox:
                             seen = await sandbox.observe()
                             markup = await sandbox.markup() if isinstance(sandbox, BrowserSandbox) else []
-                    except TrajectoryFailure:
+                    except TrajectoryFailure as failure:
+                        lost[f"{environment.name}/{template}"] = failure.reason
                         continue
                     finally:
                         progress.advance(shown)
@@ -114,3 +119,4 @@ async def _collect(suites: Sequence[Environment[Any]], seeds: Iterable[int], fou
                     found.add(f"{environment.name}/{template} with seed {seed}", seen.instruction, markup, look)
 
             await asyncio.gather(*(one_by_one() for _ in range(2)))
+    return lost

@@ -123,23 +123,36 @@ const page = {
   /* What a sentence about a change goes by. */
   state() {
     return { values: this.widgets.map((one) => one.get()), focus: document.activeElement, text: document.activeElement?.value,
+      months: [...document.querySelectorAll(".month .title")].map((one) => one.textContent), marked: String(getSelection()),
       scroll: [document.scrollingElement, ...document.querySelectorAll(".scroller, .pane")].map((one) => one.scrollTop),
       open: [...document.querySelectorAll(".popup:not([hidden]), select:open")], parts: [...document.querySelectorAll("[hidden]")].length, ended: this.ended };
+  },
+  part(node) {
+    const kind = node.getAttribute("role") === "dialog" ? "dialog" : node.querySelector(".month") ? "calendar" : node.getAttribute("role") === "menu" ? "menu" : "list";
+    return `The ${kind} of ${this.widgets.find((one) => one.node.contains(node))?.name ?? "the page"}`;
   },
   change() {
     const before = this.before, after = this.before = this.state();
     const at = after.values.findIndex((value, one) => value !== before.values[one]);
     if (after.ended !== before.ended) return `${this.final.textContent} was pressed and the task ended.`;
     if (at >= 0) return this.widgets[at].tell(after.values[at]);
-    if (after.open.length > before.open.length) return "A list opened.";
-    if (after.open.length < before.open.length) return "The list closed.";
+    if (after.open.length > before.open.length) return `${this.part(after.open.find((one) => !before.open.includes(one)))} opened.`;
+    if (after.open.length < before.open.length) return `${this.part(before.open.find((one) => !after.open.includes(one)))} closed.`;
+    const turned = after.months.findIndex((value, one) => value !== before.months[one]);
+    if (turned >= 0) return `The calendar now shows ${after.months[turned]}.`;
     if (after.parts !== before.parts) return "Another part of the page is now shown.";
     const moved = after.scroll.findIndex((value, one) => value !== before.scroll[one]);
     if (moved >= 0) return `The ${moved ? "box" : "page"} scrolled ${after.scroll[moved] > before.scroll[moved] ? "down" : "up"}.`;
-    if (after.focus !== before.focus) return after.focus === document.body ? "Nothing has the focus now." : "The focus moved to the field.";
-    if (after.text !== before.text) return `The field now has “${after.text}”.`;
+    if (after.focus !== before.focus) return after.focus === document.body ? "Nothing has the focus now." : `${named(after.focus)} has the focus now.`;
+    if (after.text !== before.text) return `${named(after.focus)} now has “${after.text}”.`;
+    if (after.marked !== before.marked) return after.marked ? `“${after.marked}” is now selected.` : "Nothing is selected now.";
     return "Nothing changed, apart from the pointer.";
   },
+};
+
+const named = (node) => {
+  const name = (node.labels?.[0] ?? node).textContent.trim() || node.getAttribute("aria-label") || node.placeholder || "";
+  return `The ${node.matches("input, textarea") ? "field" : node.matches("button") ? "button" : "part"} ${name}`.trim();
 };
 
 /* How far one scroll moves: less than a view, so that nothing is passed by. */

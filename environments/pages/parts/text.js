@@ -61,6 +61,8 @@ const STARTS = ["b", "br", "c", "ch", "cl", "d", "dr", "f", "fl", "g", "gr", "h"
   "s", "sh", "sl", "st", "t", "th", "tr", "v", "w", "x", "y", "z"];
 const MIDDLES = ["a", "e", "i", "o", "u", "ai", "ea", "oo", "ou", "y"];
 const ENDS = ["", "", "", "b", "ck", "d", "ff", "g", "l", "m", "n", "nt", "p", "r", "rk", "s", "st", "t", "x", "z"];
+/* Syllables may make words that nobody wants to read. */
+const RUDE = /shit|fu[ckq]|cu[nm]|coc?k|dic?k|tit|nig|fag|slut|piss|rap|sex|poo|crap|whor|tw[ao]t|bitch|damn|hell|nazi|kill/;
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 
 /* The words of one page: those held out, or those that are not; a name is never given twice. */
@@ -75,7 +77,7 @@ class Text {
   spelt() {
     for (;;) {
       const word = Array.from({ length: this.chance.int(1, 3) }, () => this.syllable()).join("");
-      if (word.length > 2 && word.length < 11 && isHeldOut(word) === this.heldOut) return word;
+      if (word.length > 2 && word.length < 11 && isHeldOut(word) === this.heldOut && !RUDE.test(word)) return word;
     }
   }
   word() { return this.chance.test(0.45) ? this.chance.pick(this.known) : this.spelt(); }
