@@ -73,14 +73,15 @@ def overlap(pages: Evidence, suites: Evidence) -> Overlap:
     if not pages.looks or not suites.looks:
         return Overlap(tuple(phrases), tuple(markup), None, None)
     bits, page, screen = nearest(list(pages.looks), list(suites.looks))
-    return Overlap(tuple(phrases), tuple(markup), bits, (pages.looks[page], suites.looks[screen]))
+    names = (list(pages.looks.values())[page], list(suites.looks.values())[screen])
+    return Overlap(tuple(phrases), tuple(markup), bits, names)
 
 
 def nearest(some: Sequence[int], others: Sequence[int]) -> tuple[int, int, int]:
     """Finds the two hashes, one of each list, that differ in the fewest bits.
 
     Returns:
-        The number of bits, and the two hashes.
+        The number of bits, and the place of the hash in each list.
     """
     left, right = _words(some), _words(others)
     found = (10**6, 0, 0)
@@ -88,7 +89,7 @@ def nearest(some: Sequence[int], others: Sequence[int]) -> tuple[int, int, int]:
         apart = np.bitwise_count(left ^ row).sum(axis=1)
         best = int(apart.argmin())
         found = min(found, (int(apart[best]), best, at))
-    return found[0], some[found[1]], others[found[2]]
+    return found
 
 
 def _words(hashes: Iterable[int]) -> np.ndarray:

@@ -53,7 +53,7 @@ class PagesSandbox(DocumentSandbox):
         return await self._read_reward(self._page.evaluate("world.__page.scan()"))
 
     async def about(self) -> dict[str, Any]:
-        """Returns the page's `theme`, `font`, `px` (the size of its text), `widgets`, and those that are `asked` for."""
+        """Returns the page's `theme`, `font`, `px` (size of the text), `widgets`, and those of the task (`asked`)."""
         return await self._read_reward(self._page.evaluate("world.__page.about()"))
 
     async def _start(self, task: GuiTask, seed: int) -> None:
