@@ -58,7 +58,6 @@ TABLE = Table(
     name="pages",
     row=PageScreen,
     key=("page_id", "step"),
-    partition_by=("split",),
     expectations=(
         unique(("page_id", "step")),
         *not_null("elements", "states", "lines", because="a screen without elements has an empty list, not null"),

@@ -143,7 +143,7 @@ async def _render(run: Run, environment: PagesEnvironment, left: Sequence[PageKe
 
                 async def one_by_one(waiting: list[PageKey], done: list[Rendered]) -> None:
                     while waiting:
-                        done += await _played(pool, environment, waiting.pop(), generator)
+                        done += await render_page(pool, environment, waiting.pop(), generator)
                         progress.advance(shown)
 
                 _require_space(run, batch[0])
@@ -153,7 +153,8 @@ async def _render(run: Run, environment: PagesEnvironment, left: Sequence[PageKe
     return screens
 
 
-async def _played(pool: SandboxPool, environment: PagesEnvironment, key: PageKey, generator: str) -> list[Rendered]:
+async def render_page(pool: SandboxPool, environment: PagesEnvironment, key: PageKey, generator: str) -> list[Rendered]:
+    """Render one page, again if its browser dies. Raises FlywheelError with the page if it does not render."""
     for attempt in range(ATTEMPTS):
         try:
             return await play(pool, environment, key, generator)

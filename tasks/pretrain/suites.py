@@ -59,13 +59,18 @@ def compared(config: Config, lake: Lake, pages: PagesEnvironment) -> tuple[Overl
         own.phrases.update(phrases_of(instruction))
         own.looks.setdefault(look, f"page {page_id}")
     found = overlap(own, theirs)
+    require_apart(found)
+    return found, theirs.screens, left_out
+
+
+def require_apart(found: Overlap) -> None:
+    """Raises FlywheelError if pages share data with a suite."""
     if not found.apart:
         raise FlywheelError(
             f"The pages are not apart from the suites: {'; '.join(_faults(found))}.",
             "Change the wordings, classes or layouts in environments/pages/parts, raise VERSION in catalog.py, and "
-            "render again. The pages of this version must not be trained on.",
+            "render again. Do not train on the pages of this version.",
         )
-    return found, theirs.screens, left_out
 
 
 def _faults(found: Overlap) -> Iterator[str]:
