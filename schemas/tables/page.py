@@ -37,7 +37,7 @@ class PageScreen(Row):
     """Canonical JSON list of the visible elements, as in `steps`: name, kind, box in [0,1], interactive, value."""
     states: Text
     """Canonical JSON object of states by index in `elements`: `checked`, `selected`, `disabled`, `focused`, `hovered`,
-    `expanded` (true or false), and `scroll` (the part above, in [0,1])."""
+    `expanded` (true or false). The index -1 is the page; its `scroll` is 0 at the top and 1 at the bottom."""
     lines: Text
     """Canonical JSON list of visible lines of text: the text, its box in pixels (left, top, right, bottom), the font's
     size in pixels, and the centre of each character in pixels from the left. Text in fields is included."""

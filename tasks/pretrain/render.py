@@ -91,9 +91,7 @@ def render_pages(config: Config) -> RenderResult:
         LakeError: the disk has less than `lake.min_free_mb` left; the message has the next page.
     """
     run, asked = run_of(config), config.pretrain
-    environment = PagesEnvironment(
-        "pages", PagesConfig(kind="pages", browsers=asked.browsers, pages=PAGES, sized=False)
-    )
+    environment = _environment(config)
     require([environment])
     begun = time.perf_counter()
     wanted = list(_wanted(config))
@@ -121,6 +119,14 @@ def render_pages(config: Config) -> RenderResult:
     return result
 
 
+def _environment(config: Config) -> PagesEnvironment:
+    """Return the config's own pages, else others, with screens whose size follows from the seed."""
+    sections = {name: section for name, section in config.environments.items() if isinstance(section, PagesConfig)}
+    name, section = next(iter(sections.items()), ("pages", PagesConfig(kind="pages")))
+    own = {"browsers": config.pretrain.browsers, "pages": PAGES, "sized": False}
+    return PagesEnvironment(name, section.model_copy(update=own))
+
+
 def _wanted(config: Config) -> Iterator[PageKey]:
     """Yields the pages of all splits. The held-back pages come first, so that a killed rendering can be tried out."""
     counts: dict[PageSplit, int] = {"test": config.pretrain.held_back, "validation": config.pretrain.held_back}
@@ -131,7 +137,7 @@ def _wanted(config: Config) -> Iterator[PageKey]:
 
 async def _render(run: Run, environment: PagesEnvironment, left: Sequence[PageKey]) -> int:
     """Render and write the pages in batches, and return the number of screens."""
-    path = find_browser(environment.config.browser, "environments.pages.browser")
+    path = find_browser(environment.config.browser, f"environments.{environment.name}.browser")
     generator, size, screens = f"{VERSION}, {browser_version(path)}", run.config.pretrain.batch, 0
     with bar() as progress:
         shown = progress.add_task("pages", total=len(left), message="")

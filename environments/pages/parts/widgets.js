@@ -279,7 +279,7 @@ const WIDGETS = {
   "icon button": (p) => {
     const calls = { plus: "plus", cross: "cross", tick: "tick", left: "left arrow", right: "right arrow", up: "up arrow", down: "down arrow", lens: "lens", house: "house", bin: "bin", play: "play", letter: "letter", flag: "flag", lock: "lock", eye: "eye" };
     const kinds = p.chance.some(Object.keys(calls), p.chance.int(2, 5)), names = kinds.map((kind) => calls[kind]), nodes = kinds.map((kind, at) => el("button.press", { type: "button", "aria-label": names[at] }, icon(kind)));
-    return pressed(p, p.name(), nodes, names, { node: el("div.widget.line", {}, ...nodes), native: nodes, ask: ["Press the icon of a {v}", "Use the {v} icon"], tell: (value) => `The icon ${value} was pressed.` });
+    return pressed(p, p.name(), nodes, names, { node: el("div.widget.line", {}, ...nodes), native: nodes, ask: ["Press the icon {v}", "Use the {v} icon"], tell: (value) => `The icon ${value} was pressed.` });
   },
   "star rating": (p) => {
     const name = p.name(), names = ["1", "2", "3", "4", "5"], nodes = names.map((one) => el("button.star", { type: "button", "aria-label": `${one} of 5` }));
