@@ -53,6 +53,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "data_versions": "{}", "config": "{}", "code": "0", "seed": 0, "metrics": "{}", "status": "champion",
         "created_at": NOON,
     },
+    "pages": {
+        "page_id": "p0", "step": 0, "split": "train", "layout": "form", "theme": "plain", "font": "FreeSans",
+        "font_px": 11, "widgets": ["buttons"], "width": 160, "height": 210, "sha256": "a" * 64, "elements": "[]",
+        "states": "{}", "lines": "[]", "instruction": "Press “Oak”.", "action": "", "target": -1, "change": "",
+        "reward": 1.0, "generator": "pages-1",
+    },
     "stages": {
         "iteration": 1, "stage": "collect", "run_id": "r", "started_at": NOON, "wall_s": 2.0, "result": "{}",
     },
