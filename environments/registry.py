@@ -16,6 +16,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
     Environment,
     {
         "miniwob": "environments.miniwob.environment:MiniwobEnvironment",
+        "miniwob-all": "environments.miniwob.browsergym:BrowserGymEnvironment",
         "fake": "environments.fake:FakeEnvironment",
         "site": "environments.site.environment:SiteEnvironment",
         "html": "environments.html.environment:HtmlEnvironment",

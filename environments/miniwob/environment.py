@@ -43,10 +43,11 @@ def page_of(template: str) -> str:
 
 
 @cache
-def _page_kind() -> PageKind:
-    """Returns the settings of pages of MiniWoB++'s size, with its style and this project's script."""
+def page_kind(width: int = WIDTH, height: int = HEIGHT, scripts: tuple[str, ...] = ("page.js",)) -> PageKind:
+    """Returns the settings of pages of a size in pixels, with MiniWoB++'s style and scripts of this folder."""
     ground = (html_folder().parent / "core" / "core.css").as_uri()
-    return PageKind(WIDTH, HEIGHT, ground, SCRIPT + Path(__file__).with_name("page.js").read_text())
+    own = [Path(__file__).with_name(name).read_text() for name in scripts]
+    return PageKind(width, height, ground, "".join((SCRIPT, *own)))
 
 
 class MiniwobSandbox(InPageSandbox, StatefulSandbox):
@@ -54,7 +55,7 @@ class MiniwobSandbox(InPageSandbox, StatefulSandbox):
 
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(browser, config)
-        self.kind = _page_kind()
+        self.kind = page_kind()
         self._seed = 0
         self._parts: list[str] = []
         self._rewards: list[float] = []
@@ -116,7 +117,7 @@ class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
         """Returns the tasks of `tasks.toml`."""
-        return _entries()
+        return catalog_entries()
 
     @property
     def world(self) -> World:
@@ -138,6 +139,7 @@ class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
 
 
 @cache
-def _entries() -> Mapping[str, TaskEntry]:
+def catalog_entries() -> Mapping[str, TaskEntry]:
+    """Reads the tasks of `tasks.toml` by template."""
     entries = tomllib.loads(Path(__file__).with_name("tasks.toml").read_text())
     return {template: TaskEntry.model_validate(entry) for template, entry in entries.items()}

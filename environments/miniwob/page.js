@@ -9,21 +9,24 @@
     html, body { overflow: hidden !important; }
     #sync-task-cover, #reward-display, #click-canvas { display: none !important; }`);
 
-  const verdict = () => [WOB_DONE_GLOBAL === true, page.number(Number(WOB_RAW_REWARD_GLOBAL))];
-  const instruction = () => {
+  /* Other rules replace these three (`browsergym.js`). */
+  wob.prepare = () => {};
+  wob.verdict = () => [WOB_DONE_GLOBAL === true, page.number(Number(WOB_RAW_REWARD_GLOBAL))];
+  wob.instruction = () => {
     const said = core.getUtterance();
     return typeof said === "string" ? said : said.utterance;
   };
   wob.start = async (seed, notes) => {
     await page.ready(notes);
+    wob.prepare();
     Math.seedrandom(seed);
     core.setDataMode("train");
     core.startEpisodeReal();
     await page.advance(0);
-    return [WOB_TASK_READY, instruction(), verdict()];
+    return [WOB_TASK_READY, wob.instruction(), wob.verdict()];
   };
   wob.advance = async (ms) => {
     await page.advance(ms);
-    return verdict();
+    return wob.verdict();
   };
 })();
