@@ -5,6 +5,7 @@
   const page = window.__page, wob = window.__wob;
   page.style("html, body { overflow: visible !important; }");
 
+  wob.opensMs = 500;
   const EPISODE_MS = 1000000;
   let address = "";
   const query = () => document.getElementById("query");

@@ -9,7 +9,8 @@
     html, body { overflow: hidden !important; }
     #sync-task-cover, #reward-display, #click-canvas { display: none !important; }`);
 
-  /* Other rules replace these three (`browsergym.js`). */
+  /* Other rules replace these four (`browsergym.js`); the first is the page's time before the first screen. */
+  wob.opensMs = 0;
   wob.prepare = () => {};
   wob.verdict = () => [WOB_DONE_GLOBAL === true, page.number(Number(WOB_RAW_REWARD_GLOBAL))];
   wob.instruction = () => {
@@ -22,7 +23,7 @@
     Math.seedrandom(seed);
     core.setDataMode("train");
     core.startEpisodeReal();
-    await page.advance(0);
+    await page.advance(wob.opensMs);
     return [WOB_TASK_READY, wob.instruction(), wob.verdict()];
   };
   wob.advance = async (ms) => {
