@@ -202,6 +202,12 @@ def merge_policies(
     return outcome_of(lake, version), json.loads(policy_row(lake, version).metrics)
 
 
+def require_empty(folder: Path, option: str) -> None:
+    """Raises UsageError if a folder of an option is neither new nor empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"`{option}`: {folder} is not an empty folder.", "Name a new one; nothing is overwritten.")
+
+
 def export_policy(lake: Lake, name: str, to: Path) -> str:
     """Copies a policy's checkpoint to a new or empty folder and returns its version.
 
@@ -210,8 +216,7 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
         CheckpointError: the stored checkpoint is broken.
     """
     row = policy_row(lake, name)
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
+    require_empty(to, "--to")
     cache, without = cache_folder(lake, row.policy_version), (f"{TRAINING}/",)
     source = lake.blobs.get_directory(row.checkpoint, cache, without)
     with atomic_folder(to) as whole:

@@ -26,7 +26,7 @@ LATEST = 40
 """Number of iterations in a chart by task; the report has all."""
 FRESH_S = 2.0
 """Seconds between two checks for changes of the lake."""
-LANES = {"initial": 0, "iteration": 0, "intermediate": 1, "retrained": 2, "merged": 3, "adopted": 4}
+LANES = {"initial": 0, "iteration": 0, "intermediate": 1, "retrained": 2, "merged": 3, "adopted": 4, "pretrained": 5}
 STATUS = {
     "champion": "#1f7a4a",
     "retired": "#8fc1a3",

@@ -1,4 +1,4 @@
-/* What is known of a page's screen: elements with their states, lines of text with a place for each letter, and the
+/* Describes a page's screen: elements with their states, lines of text with a place for each letter, and the
    solution's next action. Coordinates of actions and elements are shares of the screen, those of text are pixels. */
 (() => {
   "use strict";
@@ -79,7 +79,7 @@
     }
     return rows;
   };
-  /* Text in a field has no boxes of its own: those of the same text in the same font, beside the page. */
+  /* Text in a field has no boxes of its own: use those of the same text in the same font, outside of the page. */
   const rowsOfField = (field) => {
     const value = field.value || field.placeholder;
     if (!value || ["checkbox", "radio", "range"].includes(field.type)) return [];

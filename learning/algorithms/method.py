@@ -40,6 +40,8 @@ class DataSource(StrEnum):
     """Rollouts of the same groups, with a reward for every reply."""
     PAIRS = "pairs"
     """Preferences: two replies to one context."""
+    PAGES = "pages"
+    """Rendered pages, for a base (`tasks.pretrain.train`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class Method:
 METHODS = Registry(
     "train.method",
     Method,
-    {name: f"learning.algorithms.{name}:METHOD" for name in ("sft", "ct", "rft", "grpo", "ppo", "dpo")},
+    {name: f"learning.algorithms.{name}:METHOD" for name in ("sft", "ct", "rft", "grpo", "ppo", "dpo", "pretrain")},
 )
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learning.algorithms.method import Optimizer, method_of
+from learning.algorithms.method import DataSource, Optimizer, method_of
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.section import changed_keys
 from schemas.config.training import TrainConfig
@@ -57,6 +57,11 @@ def check_training(train: TrainConfig, base: str) -> float:
     """
     small = is_small(base)
     check_options(train, small)
+    if method_of(train).source is DataSource.PAGES:
+        raise UsageError(
+            f"`train.method={train.method}` makes a base from rendered pages, not from trajectories.",
+            "Use `flywheel pretrain train`, and set policy.base to its result.",
+        )
     return method_of(train).rate(train, "muon" if small else "adamw")
 
 

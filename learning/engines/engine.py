@@ -75,6 +75,10 @@ class Outputs:
     """(k,) entropies in nats, without gradient, of the distributions of the targets; None if not computed."""
     auxiliary: Tensor | None = None
     """() an additional loss term of the network; it is not reported."""
+    screens: Tensor | None = None
+    """(screens, tokens, width) encoded screens of a piece with questions about rendered pages."""
+    gaze: Tensor | None = None
+    """(j,) log share of attention of the text tokens of such a piece at the places where they should look."""
 
 
 class TrainedNetwork(ABC):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from common.picture import rgb_of
 from models.tiny.network import Grid
-from models.tiny.tokens import END, IMAGE, PAD, START, UNKNOWN, build_tokenizer, coordinate_tokens
+from models.tiny.tokens import END, IMAGE, PAD, START, UNKNOWN, WORDS, build_tokenizer, coordinate_tokens
 from schemas.config.policy import TEXT_HEAD, VISION_HEAD, PolicyConfig
 
 Pixels = np.ndarray
@@ -111,7 +111,12 @@ steps."""
 
 
 def build_tiny(
-    config: PolicyConfig, instructions: Sequence[str], seed: int, out: Path, phrases: Sequence[str] = ()
+    config: PolicyConfig,
+    instructions: Sequence[str],
+    seed: int,
+    out: Path,
+    phrases: Sequence[str] = (),
+    words: int = WORDS,
 ) -> None:
     """Writes an untrained policy: `AutoModelForImageTextToText` and `AutoProcessor` load the directory.
 
@@ -121,13 +126,14 @@ def build_tiny(
         seed: draws the weights.
         out: directory to make.
         phrases: phrases of the policy's thoughts.
+        words: maximum number of words that the tokeniser learns from the sample texts, and of phrases.
     """
     from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
     from transformers.models.paddleocr_vl.processing_paddleocr_vl import PaddleOCRVLProcessor
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=build_tokenizer(instructions, config.dialect, phrases=phrases),
+        tokenizer_object=build_tokenizer(instructions, config.dialect, words, phrases),
         pad_token=PAD,
         eos_token=END,
         unk_token=UNKNOWN,
@@ -156,12 +162,10 @@ def build_tiny(
     PaddleOCRVLProcessor(images, tokenizer, chat_template=TEMPLATE).save_pretrained(out)
 
 
-def _architecture(config: PolicyConfig, tokenizer: Any) -> Any:
-    from transformers import Qwen3VLConfig
-
-    quarter = TEXT_HEAD // 8
+def sizes_of(config: PolicyConfig, vocabulary: int) -> dict[str, dict[str, Any]]:
+    """Computes the sizes of a policy's text stack and vision tower, as in `config.json`, for a number of tokens."""
     text = {
-        "vocab_size": -(-len(tokenizer) // 16) * 16,
+        "vocab_size": -(-vocabulary // 16) * 16,
         "hidden_size": config.hidden,
         "intermediate_size": 3 * config.hidden,
         "num_hidden_layers": config.layers,
@@ -169,6 +173,30 @@ def _architecture(config: PolicyConfig, tokenizer: Any) -> Any:
         "num_key_value_heads": config.hidden // TEXT_HEAD,
         "head_dim": TEXT_HEAD,
         "max_position_embeddings": 4096,
+    }
+    vision = {
+        "depth": config.vision_layers,
+        "hidden_size": config.vision_hidden,
+        "intermediate_size": 3 * config.vision_hidden,
+        "num_heads": config.vision_hidden // VISION_HEAD,
+        "hidden_act": "relu",
+        "in_channels": 3,
+        "patch_size": config.patch,
+        "spatial_merge_size": config.merge,
+        "temporal_patch_size": 1,
+        "out_hidden_size": config.hidden,
+        "num_position_embeddings": GRID_SIDE**2,
+        "deepstack_visual_indexes": [],
+    }
+    return {"text_config": text, "vision_config": vision}
+
+
+def _architecture(config: PolicyConfig, tokenizer: Any) -> Any:
+    from transformers import Qwen3VLConfig
+
+    quarter = TEXT_HEAD // 8
+    sizes = sizes_of(config, len(tokenizer))
+    sizes["text_config"] |= {
         "pad_token_id": tokenizer.pad_token_id,
         "rope_parameters": {
             "rope_type": "default",
@@ -177,20 +205,8 @@ def _architecture(config: PolicyConfig, tokenizer: Any) -> Any:
             "mrope_interleaved": True,
         },
     }
-    vision = {
-        "depth": config.vision_layers,
-        "hidden_size": config.vision_hidden,
-        "intermediate_size": 3 * config.vision_hidden,
-        "num_heads": config.vision_hidden // VISION_HEAD,
-        "hidden_act": "relu",
-        "patch_size": config.patch,
-        "spatial_merge_size": config.merge,
-        "temporal_patch_size": 1,
-        "out_hidden_size": config.hidden,
-        "num_position_embeddings": GRID_SIDE**2,
-        "deepstack_visual_indexes": [],
-    }
     image = tokenizer.convert_tokens_to_ids(IMAGE)
+    text, vision = sizes["text_config"], sizes["vision_config"]
     return Qwen3VLConfig(
         text_config=text, vision_config=vision, image_token_id=image, video_token_id=-1, tie_word_embeddings=True
     )

@@ -28,6 +28,7 @@ OWN = (
     RESULT,
     TRAINING,
     ADAPTER,
+    "README.md",
 )
 """Files that belong to a single checkpoint; a child checkpoint copies all other files."""
 VISION, TEXT = "model.visual.", "model.language_model."

@@ -241,28 +241,70 @@ class TinyNet:
         Returns:
             Normed hidden states, (B, L, hidden).
         """
-        w, batch, length = self.leaves, x.shape[0], x.shape[1]
         cosine, sine = self._turns(positions)
         for layer in range(self.text["num_hidden_layers"]):
-            at = f"{TEXT}layers.{layer}."
-            y = self._norm(x, f"{at}input_layernorm.weight")
-            qkv = self.product(y, f"{at}{ATTENTION}qkv").view(batch, length, 3, self.heads, self.head)
-            qk, v = qkv.split([2, 1], dim=2)
-            scale = torch.stack([w[f"{at}{ATTENTION}{part}_norm.weight"] for part in "qk"])[:, None]
-            qk = F.rms_norm(qk, (self.head,), eps=self.text["rms_norm_eps"]) * scale
-            q, k, v = torch.cat([rotate(qk, cosine, sine), v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
-            if cache is not None:
-                end = cache.filled + length
-                cache.keys[layer, :, :, cache.filled : end] = k
-                cache.values[layer, :, :, cache.filled : end] = v
-                k, v = cache.keys[layer, :, :, :end], cache.values[layer, :, :, :end]
-            x = x + self.product(attend(q, k, v, mask), f"{at}{ATTENTION}o_proj")
-            y = self.product(self._norm(x, f"{at}post_attention_layernorm.weight"), f"{at}{MLP}gate_up")
-            gate, up = y.chunk(2, dim=-1)
-            x = x + self.product(F.silu(gate) * up, f"{at}{MLP}down_proj")
+            x = self._block(x, layer, cosine, sine, mask, cache)
         if cache is not None:
-            cache.filled += length
+            cache.filled += positions.shape[2]
         return self._norm(x, f"{TEXT}norm.weight")
+
+    def read_after(self, seen: Tensor, x: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Runs the text stack on screens and text, of which only the text's results are computed.
+
+        In the last layer, screens give keys and values only; the results equal those of `read`.
+
+        Args:
+            seen: screens, (B, S, hidden).
+            x: embedded text, (B, L, hidden).
+            positions, mask: as in `read`, of screens and text, (3, B, S + L) and (B or 1, 1, S + L, S + L).
+
+        Returns:
+            Normed hidden states of the text, (B, L, hidden), and of the last layer the queries of the text, (B, heads,
+            L, head), and the keys of the screens, (B, heads, S, head).
+        """
+        w, lead, last = self.leaves, seen.shape[1], self.text["num_hidden_layers"] - 1
+        cosine, sine = self._turns(positions)
+        both = torch.cat([seen, x], dim=1)
+        for layer in range(last):
+            both = self._block(both, layer, cosine, sine, mask, None)
+        at = f"{TEXT}layers.{last}."
+        y = self._norm(both, f"{at}input_layernorm.weight")
+        weight = w[f"{at}{ATTENTION}qkv.weight"]
+        queries, others = weight.split([len(weight) // 3, 2 * len(weight) // 3])
+        q = F.linear(y[:, lead:], queries).unflatten(-1, (1, self.heads, self.head))
+        k, v = F.linear(y, others).unflatten(-1, (2, self.heads, self.head)).split(1, dim=2)
+        q = self._placed(q, w[f"{at}{ATTENTION}q_norm.weight"], cosine[:, lead:], sine[:, lead:])
+        k = self._placed(k, w[f"{at}{ATTENTION}k_norm.weight"], cosine, sine)
+        q, k, v = (part[:, :, 0].transpose(1, 2) for part in (q, k, v))
+        x = both[:, lead:] + self.product(attend(q, k, v, mask[:, :, lead:]), f"{at}{ATTENTION}o_proj")
+        x = self._fed_forward(x, at)
+        return self._norm(x, f"{TEXT}norm.weight"), q, k[:, :, :lead]
+
+    def _block(self, x: Tensor, layer: int, cosine: Tensor, sine: Tensor, mask: Tensor, cache: Cache | None) -> Tensor:
+        w, (batch, length) = self.leaves, x.shape[:2]
+        at = f"{TEXT}layers.{layer}."
+        y = self._norm(x, f"{at}input_layernorm.weight")
+        qkv = self.product(y, f"{at}{ATTENTION}qkv").view(batch, length, 3, self.heads, self.head)
+        qk, v = qkv.split([2, 1], dim=2)
+        scale = torch.stack([w[f"{at}{ATTENTION}{part}_norm.weight"] for part in "qk"])[:, None]
+        qk = self._placed(qk, scale, cosine, sine)
+        q, k, v = torch.cat([qk, v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
+        if cache is not None:
+            end = cache.filled + length
+            cache.keys[layer, :, :, cache.filled : end] = k
+            cache.values[layer, :, :, cache.filled : end] = v
+            k, v = cache.keys[layer, :, :, :end], cache.values[layer, :, :, :end]
+        x = x + self.product(attend(q, k, v, mask), f"{at}{ATTENTION}o_proj")
+        return self._fed_forward(x, at)
+
+    def _placed(self, x: Tensor, scale: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        """Norms queries or keys (B, L, n, heads, head), and rotates them by their positions."""
+        return rotate(F.rms_norm(x, (self.head,), eps=self.text["rms_norm_eps"]) * scale, cosine, sine)
+
+    def _fed_forward(self, x: Tensor, at: str) -> Tensor:
+        y = self.product(self._norm(x, f"{at}post_attention_layernorm.weight"), f"{at}{MLP}gate_up")
+        gate, up = y.chunk(2, dim=-1)
+        return x + self.product(F.silu(gate) * up, f"{at}{MLP}down_proj")
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Maps token ids to their embeddings."""

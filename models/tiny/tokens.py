@@ -42,12 +42,16 @@ _SEEN = 8
 """Minimum occurrences of a context from which it is known whether the text branches after the context."""
 
 
+WORDS = 1500
+"""Maximum number of learned words, and of learned phrases."""
+
+
 def coordinate_tokens(dialect: str) -> list[list[str]]:
     """Lists the coordinate tokens of a dialect: groups of `BINS` tokens each, in rising order."""
     return [[f"{before}{GRID * k}{after}" for k in range(BINS)] for before, after in _FAMILIES[dialect]]
 
 
-def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500, phrases: Sequence[str] = ()) -> Tokenizer:
+def build_tokenizer(texts: Sequence[str], dialect: str, words: int = WORDS, phrases: Sequence[str] = ()) -> Tokenizer:
     """Builds a tokeniser from sample texts; the same texts give the same tokeniser.
 
     Args:

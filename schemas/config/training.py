@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from schemas.config.operations import Launch, MachinesConfig
+from schemas.config.policy import TEXT_HEAD, VISION_HEAD
 from schemas.config.section import Count, Positive, ReadIf, Section, Share, Whole
 from schemas.registry import Registry, seam
 
@@ -265,6 +266,64 @@ class ContinualConfig(StepSection):
     """Share of perception samples (`annotate.perception`), from any trajectory; 1 for no other samples."""
 
 
+class PretrainConfig(StepSection):
+    """Training of a base policy from rendered pages (`flywheel pretrain train`)."""
+
+    steps: Count = 4000
+    """Optimiser steps."""
+    letters_steps: Whole = 1000
+    """Number of first steps that train only the vision tower, on letters. Reading begins sooner if the tower knows
+    letters."""
+    batch: Count = 8
+    """Screens per optimiser step, over all processes."""
+    questions: Count = 16
+    """Maximum questions about one screen, which share its encoding."""
+    pairs: Share = 0.15
+    """Share of the screens that are shown after the screen before them, with questions about the action between."""
+    letters: Annotated[float, Field(ge=0.0)] = 1.0
+    """Weight of the loss on the letter in each cell of 4 x 8 pixels; 0 for none."""
+    looking: Annotated[float, Field(ge=0.0)] = 1.0
+    """Weight of the loss that makes heads of the last text layer look at the next letter or at the named element; 0 for
+    none."""
+    crop_width: Count = 256
+    """Maximum width of a picture in pixels. Larger screens are cropped, with the questions inside the crop."""
+    crop_height: Count = 224
+    """Maximum height of a picture in pixels."""
+    whole_share: Share = 0.05
+    """Share of the steps, at the end, that show whole screens without crops."""
+    phrases: Whole = 300
+    """Maximum phrases that the tokeniser learns from instructions and changes. It learns no whole words."""
+    validate_every: Count = 250
+    """Optimiser steps between measurements on pages of the split `validation`."""
+    validation: Count = 48
+    """Screens of a measurement."""
+    hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
+    """Width of the text stack."""
+    layers: Count = 2
+    """Layers of the text stack."""
+    vision_hidden: Annotated[int, Field(ge=VISION_HEAD, multiple_of=VISION_HEAD)] = 128
+    """Width of the vision tower."""
+    vision_layers: Count = 2
+    """Layers of the vision tower."""
+    patch: Annotated[int, Field(ge=8, multiple_of=8)] = 16
+    """Side of a patch in pixels; 8 or a multiple."""
+    merge: Count = 1
+    """Patches along each side of an image token."""
+
+    @model_validator(mode="after")
+    def _makes_grids(self) -> "PretrainConfig":
+        block = self.patch * self.merge
+        for key in ("crop_width", "crop_height"):
+            if getattr(self, key) % block:
+                raise ValueError(
+                    f"{key} is {getattr(self, key)}, no multiple of patch x merge, {block}: take "
+                    f"{max(1, round(getattr(self, key) / block)) * block}"
+                )
+        if self.letters_steps >= self.steps:
+            raise ValueError(f"letters_steps is {self.letters_steps} and steps is {self.steps}: lower letters_steps")
+        return self
+
+
 Keep = Literal["nothing", "masters", "masters+moments"]
 
 
@@ -385,6 +444,7 @@ class TrainConfig(StepSection):
     group: GroupConfig = GroupConfig()
     ppo: PpoConfig = PpoConfig()
     preference: PreferenceConfig = PreferenceConfig()
+    pretrain: PretrainConfig = PretrainConfig()
     stream: StreamConfig = StreamConfig()
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from schemas.table import Float64, Instant, Int32, Int64, Row, Table, Text, between, not_null, one_of, unique
 
-Kind = Literal["initial", "iteration", "intermediate", "retrained", "merged", "adopted"]
+Kind = Literal["initial", "iteration", "intermediate", "retrained", "merged", "adopted", "pretrained"]
 Status = Literal["intermediate", "candidate", "champion", "held", "retired", "rejected"]
 
 
@@ -16,7 +16,7 @@ class PolicyVersion(Row):
     kind: Kind
     """Origin of the policy. `initial`: the stage `prepare`. `iteration`: the training of an iteration. `intermediate`:
     the continual training of an iteration. `retrained`, `merged`, `adopted`: the command `flywheel retrain`, `flywheel
-    merge` or `flywheel adopt`."""
+    merge` or `flywheel adopt`. `pretrained`: a base of `flywheel pretrain train`, which is never promoted."""
     parent: Text | None
     iteration: Int32
     """Iteration that trained the policy; for other origins, the latest iteration when the policy was made."""

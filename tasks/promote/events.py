@@ -122,6 +122,6 @@ def decisions(lake: Lake) -> list[PromotionEvent]:
     found += [
         PromotionEvent(policy=name, kind=row.kind, decision=row.status, created_at=row.created_at)
         for name, row in rows.items()
-        if row.kind not in ("initial", "intermediate") and f"challenge:{name}" not in events
+        if row.kind not in ("initial", "intermediate", "pretrained") and f"challenge:{name}" not in events
     ]
     return sorted(found, key=lambda one: one.created_at)

@@ -7,7 +7,7 @@ const line = (...inside) => el("div.line", {}, inside);
 const grid = (columns, ...inside) => el("div.grid", { style: `grid-template-columns:repeat(${columns},minmax(0,1fr))` }, inside);
 const panel = (...inside) => el("div.panel", {}, inside);
 const bar = (...inside) => el("div.bar", {}, inside);
-/* Two parts beside each other, or below each other where there is no room. */
+/* Two parts next to each other, or one below the other where there is no room. */
 const split = (p, edge, main, last = false) => el(innerWidth / p.px < 22 ? "div.stack" : "div.split", {}, last ? [main, edge] : [edge, main]);
 const main = (...inside) => el("div.main", {}, inside);
 const edge = (...inside) => el("div.edge", {}, inside);

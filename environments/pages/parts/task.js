@@ -54,7 +54,7 @@ const page = {
     return this.instruction;
   },
 
-  /* The widgets' nodes; where there is room for it, some of them beside each other. */
+  /* The widgets' nodes; some of them next to each other if there is room. */
   rows(p) {
     const nodes = this.widgets.map((one) => one.node), across = p.chance.int(1, Math.min(3, columns(p, 3)));
     return nodes.flatMap((_, at) => (at % across ? [] : across > 1 ? grid(across, nodes.slice(at, at + across)) : nodes[at]));

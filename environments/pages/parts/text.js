@@ -40,7 +40,7 @@ const WORDS = `acorn almond anchor ankle apple apron arch autumn badge bagel bak
   bottle bowl bracelet branch brass bread breeze brick bridge brook broom brush bucket bugle butter button cabin cable
   cactus camel camera canal candle canoe canvas carpet carrot castle cedar ceiling cellar chalk cherry chimney cider
   clay cliff clock cloud clover coast cobalt coconut collar comet compass copper coral cork corner cotton cradle crane
-  cricket crown cup curtain cushion daisy dawn desert diamond dinner dolphin donkey door dove drum duck eagle earth
+  cricket crow cup curtain cushion daisy dawn desert diamond dinner dolphin donkey door dove drum duck eagle earth
   easel echo elbow elm engine fabric falcon feather fence fern fiddle field fig flag flame flask flute forest fossil
   fountain fox garden garlic gate ginger glacier glass globe glove goat gold goose grain grape grass gravel guitar
   hammer harbour harvest hazel heron hill hinge honey horse island ivory ivy jacket jar jewel juniper kettle kitchen
@@ -61,7 +61,7 @@ const STARTS = ["b", "br", "c", "ch", "cl", "d", "dr", "f", "fl", "g", "gr", "h"
   "s", "sh", "sl", "st", "t", "th", "tr", "v", "w", "x", "y", "z"];
 const MIDDLES = ["a", "e", "i", "o", "u", "ai", "ea", "oo", "ou", "y"];
 const ENDS = ["", "", "", "b", "ck", "d", "ff", "g", "l", "m", "n", "nt", "p", "r", "rk", "s", "st", "t", "x", "z"];
-/* Syllables may make words that nobody wants to read. */
+/* Rude words, which syllables may make. */
 const RUDE = /shit|fu[ckq]|cu[nm]|coc?k|dic?k|tit|nig|fag|slut|piss|rap|sex|poo|crap|whor|tw[ao]t|bitch|damn|hell|nazi|kill/;
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 
@@ -106,7 +106,7 @@ class Text {
   day() { return `${this.chance.int(1, 28)} ${this.chance.pick(MONTHS).slice(0, 3)}`; }
   time() { return `${this.chance.int(0, 23)}:${this.chance.pick(["00", "15", "30", "45"])}`; }
   mail() { return `${this.spelt()}@${this.spelt()}.example`; }
-  /* What somebody may have to type. */
+  /* A text to type. */
   value() {
     const kind = this.chance.next();
     if (kind < 0.5) return this.word();

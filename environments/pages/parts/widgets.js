@@ -31,7 +31,7 @@ const popup = (button, list) => {
   return list;
 };
 let numbered = 0;
-/* A label with its control: above it, or beside it. */
+/* A label with its control: above it, or next to it. */
 const labelled = (p, name, control, ...after) => {
   control.id = `part${numbered++}`;
   return el(p.chance.test(0.7) ? "div.widget.above" : "div.widget.beside", {}, el("label.name", { for: control.id }, name), control, ...after);
@@ -251,7 +251,7 @@ const WIDGETS = {
     const name = p.name(), names = p.text.names(p.chance.int(2, 4), 1), word = p.chance.pick(["Edit", "View", "Copy"]);
     const buttons = names.map((one) => el("button.press", { type: "button", "aria-label": `${word} ${one}` }, word));
     const node = captioned(name, el("table.sheet", {}, el("tbody", {}, ...names.map((one, at) => el("tr.record", {}, el("td.cell", {}, one), el("td.cell", {}, p.text.price()), el("td.cell", {}, buttons[at]))))));
-    return pressed(p, name, buttons, names, { node, native: buttons, ask: [`Press ${word} in the row {v}`, `Use ${word} beside {v}`], tell: (value) => `${word} was pressed for ${value}.` });
+    return pressed(p, name, buttons, names, { node, native: buttons, ask: [`Press ${word} in the row {v}`, `Use ${word} next to {v}`], tell: (value) => `${word} was pressed for ${value}.` });
   },
   "pagination": (p) => {
     const name = p.name(), count = p.chance.int(3, 6), names = Array.from({ length: count }, (_, at) => String(at + 1)), nodes = items("button.press", names, { type: "button" });

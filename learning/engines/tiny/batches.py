@@ -124,7 +124,9 @@ _AXES = ("x", "y", "to_x", "to_y")
 
 
 @dataclass(slots=True)
-class _BatchRow:
+class BatchRow:
+    """Questions about one screen, or about several, with the targets of the loss."""
+
     questions: list[list[int]] = field(default_factory=list)
     length: int = 0
     supervised: list[tuple[int, int, float, float]] = field(default_factory=list)
@@ -145,7 +147,46 @@ _Shown = list[tuple[Pixels, int, int]]
 """Screens, with their shifts down and right in pixels."""
 
 
-class Batcher:
+class ReplyTokens:
+    """Encodes texts and actions for the small policy.
+
+    Args:
+        tokenizer: the policy's tokeniser.
+        policy: config of the dialect.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, policy: PolicyConfig) -> None:
+        self._tokenizer, self._policy = tokenizer, policy
+        self._family = TinyFamily(policy)
+        self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
+        families = [[token_id(tokenizer, token) for token in family] for family in coordinate_tokens(policy.dialect)]
+        self.first = torch.full((tokenizer.get_vocab_size(),), -1)
+        """For each token id, bin 0 of the token's family of coordinates, or -1."""
+        for family in families:
+            self.first[family] = family[0]
+        self._coordinates = {token for family in families for token in family}
+        self.pad = token_id(tokenizer, PAD)
+        self._end = token_id(tokenizer, END)
+
+    def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
+        lead = format_reply(thought, "")
+        return [*((token, -1.0) for token in self._ids(lead)), *self._written(action), (self._end, -1.0)]
+
+    def _plain(self, text: str) -> list[tuple[int, float]]:
+        return [*((token, -1.0) for token in self._ids(text)), (self._end, -1.0)]
+
+    def _written(self, action: Action) -> list[tuple[int, float]]:
+        """Encodes an action's tokens; each coordinate token has its exact place in bins."""
+        fields = action.model_dump()
+        places = [fields[axis] * (BINS - 1) for axis in _AXES if axis in fields]
+        if self._policy.dialect == "bbox4":
+            places = [place for point in (places[:2], places[2:]) for place in point * 2]
+        waiting = iter(places)
+        ids = self._tokenizer.encode(self._family.write(action, SCREEN)).ids
+        return [(token, next(waiting, -1.0) if token in self._coordinates else -1.0) for token in ids]
+
+
+class Batcher(ReplyTokens):
     """Makes batches of samples.
 
     Args:
@@ -162,20 +203,12 @@ class Batcher:
         policy: PolicyConfig,
         train: TrainConfig,
     ) -> None:
-        self._tokenizer, self._pngs, self._policy, self._train = tokenizer, pngs, policy, train
-        self._family = TinyFamily(policy)
+        super().__init__(tokenizer, policy)
+        self._pngs, self._train = pngs, train
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._dtype = net.dtype
-        self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
         self._pixels = PixelCache(pngs)
-        families = [[token_id(tokenizer, token) for token in family] for family in coordinate_tokens(policy.dialect)]
-        self.first = torch.full((tokenizer.get_vocab_size(),), -1)
-        for family in families:
-            self.first[family] = family[0]
-        self._coordinates = {token for family in families for token in family}
         self._patch_cost = 1 / self._merge**2 + net.vision_parameters / net.text_parameters
-        self._pad = token_id(tokenizer, PAD)
-        self._end = token_id(tokenizer, END)
 
     def batches(
         self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]], rank: int = 0, world: int = 1
@@ -205,7 +238,7 @@ class Batcher:
         """Counts a sample's cost in tokens of text, including screens, as `batches` balances it."""
         return self._cost(*self._made(sample, seed))
 
-    def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_BatchRow, _Shown]:
+    def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[BatchRow, _Shown]:
         sample, draw = marked_sample(sample), random.Random(hash(seed))
         images = [self._pixels(sha) for sha in sample.visible_screens(self._policy.history_images)]
         down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
@@ -213,15 +246,15 @@ class Batcher:
         row = self._row(sample, shift, draw)
         if row is None:
             down, right, row = 0, 0, self._row(sample, (0.0, 0.0), draw)
-        return row or _BatchRow(), [(image, down, right) for image in images]
+        return row or BatchRow(), [(image, down, right) for image in images]
 
-    def _cost(self, row: _BatchRow, shown: _Shown) -> int:
+    def _cost(self, row: BatchRow, shown: _Shown) -> int:
         """Counts a row's cost in tokens of text, including screens."""
         grids = [grid_of(image.shape[0], image.shape[1], self._patch, self._merge) for image, _, _ in shown]
         screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
 
-    def _lay(self, rows: Sequence[_BatchRow], shown: Sequence[_Shown], members: tuple[int, ...]) -> ForwardBatch:
+    def _lay(self, rows: Sequence[BatchRow], shown: Sequence[_Shown], members: tuple[int, ...]) -> ForwardBatch:
         screens = len(shown[0])
         flat = [item for images in shown for item in images]
         height, width = (max(image.shape[axis] for image, _, _ in flat) for axis in (0, 1))
@@ -244,7 +277,7 @@ class Batcher:
                 [row.questions for row in rows],
                 (grid.rows // self._merge, grid.columns // self._merge),
                 screens,
-                self._pad,
+                self.pad,
             ),
             torch.tensor(index),
             torch.tensor(column),
@@ -268,9 +301,9 @@ class Batcher:
         column, row = int(place[0] * pixels.shape[1]) // size, int(place[1] * pixels.shape[0]) // size
         return row * (grid.columns // self._merge) + column
 
-    def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> _BatchRow | None:
+    def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> BatchRow | None:
         """Makes a sample's row, or None if the shift moves its target off the screen."""
-        row = _BatchRow()
+        row = BatchRow()
         if sample.kind == "transition":
             row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
         if sample.kind == "perception":
@@ -298,7 +331,7 @@ class Batcher:
             self._copy(row, draw.choice(sample.questions).name)
         return row if row.questions else None
 
-    def _perception(self, row: _BatchRow, sample: TrainSample, shift: tuple[float, float]) -> _BatchRow | None:
+    def _perception(self, row: BatchRow, sample: TrainSample, shift: tuple[float, float]) -> BatchRow | None:
         """Makes a question about a screen; the place in the question moves with the screen."""
         place = None if sample.asked_at is None else _moved(from_json(sample.asked_at), shift)
         if sample.asked_at is not None and place is None:
@@ -307,17 +340,17 @@ class Batcher:
         row.add(self._ids(f"{asked}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
         return row
 
-    def _copy(self, row: _BatchRow, text: str) -> None:
+    def _copy(self, row: BatchRow, text: str) -> None:
         """Adds a task to copy: a quoted text, answered by typing it."""
         typed = self._ids(self._family.write(Type(content=text), SCREEN))
         row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
 
-    def _where(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
+    def _where(self, row: BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
         """Adds a task of grounding: a name, answered by a place."""
         places = [index for index, (_, place) in enumerate(reply) if place >= 0]
         row.add(self._ids(f'"{name}"'), reply[: places[-1] + 1], QUESTION_WEIGHT, places[0])
 
-    def _label(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
+    def _label(self, row: BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
         """Adds a task of reading: a place, answered by a name."""
         place = [token for token, at in reply if at >= 0]
         row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)
@@ -332,23 +365,6 @@ class Batcher:
             text = self._family.write(_moved(action, shift) or action, SCREEN)
             parts.append(f"{START}{format_reply(past.thought, text)}{END}")
         return self._tokenizer.encode("".join([*parts, START])).ids
-
-    def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
-        lead = format_reply(thought, "")
-        return [*((token, -1.0) for token in self._ids(lead)), *self._written(action), (self._end, -1.0)]
-
-    def _plain(self, text: str) -> list[tuple[int, float]]:
-        return [*((token, -1.0) for token in self._ids(text)), (self._end, -1.0)]
-
-    def _written(self, action: Action) -> list[tuple[int, float]]:
-        """Encodes an action's tokens; each coordinate token has its exact place in bins."""
-        fields = action.model_dump()
-        places = [fields[axis] * (BINS - 1) for axis in _AXES if axis in fields]
-        if self._policy.dialect == "bbox4":
-            places = [place for point in (places[:2], places[2:]) for place in point * 2]
-        waiting = iter(places)
-        ids = self._tokenizer.encode(self._family.write(action, SCREEN)).ids
-        return [(token, next(waiting, -1.0) if token in self._coordinates else -1.0) for token in ids]
 
 
 QUESTION_WEIGHT = 1.0

@@ -8,7 +8,7 @@ It neither shifts screens nor adds questions, since log probabilities must belon
 vary.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -22,10 +22,13 @@ from torch import Tensor
 from learning.checkpoint import State
 from learning.data.documents import ANY, Document, chat_of, thought_of, visible_screens
 from learning.data.files import Rollout
+from learning.data.pages import PageSample
 from learning.data.sample import TrainSample, read_screenshots
 from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef, TrainedNetwork
 from learning.engines.tiny.batches import SCREEN, Batcher, ForwardBatch, outputs_of, read_piece
+from learning.engines.tiny.exam import examine
 from learning.engines.tiny.optimizer import FlatOptimizer
+from learning.engines.tiny.pages import PageBatch, PageBatcher, page_outputs
 from learning.job import Job
 from models.families.family import TinyFamily
 from models.families.outside import as_sent
@@ -224,6 +227,11 @@ class TinyEngine(TinyTrained, Engine):
         numbers."""
         job, pngs = self._job, read_screenshots(screenshots)
         self._documents: Sequence[Any] = documents
+        self._pages = None
+        if isinstance(documents[0], PageSample):
+            self._pages = PageBatcher(read_tokenizer(job.parent), self.net, pngs, job.policy, job.train, job.steps)
+            self._asks, self.report_every = False, 10
+            return [0] * len(documents)
         self._asks = isinstance(documents[0], TrainSample) and not numbered
         if self._asks:
             self._batcher = Batcher(read_tokenizer(job.parent), self.net, pngs, job.policy, job.train)
@@ -241,6 +249,11 @@ class TinyEngine(TinyTrained, Engine):
     def ready(self, prepared: Sequence[SampleRef]) -> Batch:
         """Encodes this rank's part of the batch."""
         documents = [ref.sample for ref in prepared]
+        if self._pages is not None:
+            chosen = [self._documents[number] for number in documents]
+            pieces = self._pages.batches(chosen, prepared, self._job.seed, self.rank, self.world)
+            own = [documents[member] for piece in pieces for member in piece.members]
+            return Batch(documents, len(documents), own, pieces, float(sum(piece.tokens for piece in pieces)))
         if self._asks:
             chosen = [self._documents[number] for number in documents]
             seeds = [(self._job.seed, ref.position) for ref in prepared]
@@ -259,12 +272,19 @@ class TinyEngine(TinyTrained, Engine):
         starts = [self._starts[number] for number in chosen]
         return self._encoder.encode([self._documents[number] for number in chosen], rows, starts)
 
-    def forward(self, piece: ForwardBatch) -> Outputs:
+    def forward(self, piece: ForwardBatch | PageBatch) -> Outputs:
         """Runs one forward pass."""
-        return outputs_of(self.net, piece)
+        return page_outputs(self.net, piece) if isinstance(piece, PageBatch) else outputs_of(self.net, piece)
+
+    def examine(self, letters: Callable[[Tensor], Tensor], samples: Sequence[PageSample]) -> Tensor:
+        """Measures the network on held-out pages (`learning.engines.tiny.exam`)."""
+        assert self._pages is not None
+        return examine(self.net, self._pages, letters, samples)
 
     def lengths(self, document: int) -> tuple[int | None, int | None]:
         """Counts with the small policy's tokenizer."""
+        if self._pages is not None:
+            return None, None
         given = self._documents[document]
         thought = thought_of(given, self._family)
         if thought is None:

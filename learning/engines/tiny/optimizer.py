@@ -142,10 +142,16 @@ class FlatOptimizer:
                 dist.broadcast(self._flat[start:end], owner)
 
     def _orthogonal(self, direction: Tensor) -> Tensor:
-        """Computes the scaled orthogonal update of this rank's matrices, flat."""
+        """Computes the scaled orthogonal update of this rank's matrices, flat; 0 for matrices without any gradient."""
         update = self._update
-        for (rows, columns), starts in self._groups.items():
+        for (rows, columns), members in self._groups.items():
             size = rows * columns
+            starts = [start for start in members if direction[start : start + size].any()]
+            if len(starts) < len(members):  # a base's first steps train the vision tower alone
+                for start in members:
+                    update[start : start + size] = 0
+            if not starts:
+                continue
             stack = torch.stack([direction[start : start + size].view(rows, columns) for start in starts])
             made = orthogonal(stack).mul_(0.2 * math.sqrt(max(rows, columns)))
             for start, block in zip(starts, made, strict=True):

@@ -1,0 +1,522 @@
+"""Makes batches of questions about rendered pages, and computes their outputs.
+
+All questions about a screen are packed behind its encoding, as in `learning.engines.tiny.batches`. A screen is shifted
+by a few pixels or, if it is larger than the largest picture, cropped; questions then ask only about the crop. The last
+steps show whole screens. Two additional targets speed up reading: the letter in each cell of the picture, and the
+screen token that a head of the last text layer should look at.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from learning.algorithms.losses import entropies, place_logprobs, token_logprobs
+from learning.data.pages import Box, PageElement, PageSample, TextLine, elements_of, lines_of
+from learning.data.sample import PLACE
+from learning.engines.engine import Outputs, SampleRef
+from learning.engines.tiny.batches import SCREEN, BatchRow, ReplyTokens
+from models.families.dialects import format_reply
+from models.families.outside import marked, marked_action
+from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
+from models.thoughts import templated_thought
+from models.tiny.build import PixelCache, canvas_of, grid_of, patches_of
+from models.tiny.network import Grid, PackedRows, TinyNet, pack, visible
+from models.tiny.tokens import BINS, END, START
+from schemas.action import Action, Click, from_json
+from schemas.config.policy import PolicyConfig
+from schemas.config.training import PretrainConfig, TrainConfig
+
+CELL = (4, 8)
+"""Width and height in pixels of a cell with at most one letter."""
+LETTERS = {chr(code): number for number, code in enumerate(range(33, 127), 1)}
+"""Class of each letter; 0 is no letter."""
+CLASSES = len(LETTERS) + 1
+READS, POINTS = 0, 1
+"""Heads of the last text layer that look at the next letter, and at the named element."""
+READ_LINE = f"Read the line at {PLACE}."
+STATE = "Is the element at {place} {state}?"
+STATES = ("checked", "selected", "disabled", "focused", "hovered", "expanded")
+YES, NO = "Yes.", "No."
+PHRASES = (
+    *READ_LINE.split(PLACE),
+    "Is the element at ",
+    *(f" {state}?" for state in STATES),
+    *(WHAT_CHANGED, WHAT_WAS_DONE, YES, NO),
+)
+"""Fixed texts of questions and answers, each one token of the base's tokeniser."""
+LONGEST = 40
+"""Maximum characters of a text to read or of a name to point at."""
+MAX_TOKENS = 2560
+"""Maximum screen tokens in one forward pass; a larger screen is alone in its pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The part of a screen that a picture shows."""
+
+    left: int
+    """Pixel of the screen at the picture's left edge; negative if the screen is moved to the right."""
+    top: int
+    width: int
+    height: int
+    whole: bool
+    """Whether nothing but a shift's margin is cut off."""
+
+    def moved(self, action: Action, size: tuple[int, int]) -> Action | None:
+        """Expresses an action on the whole screen of this size in [0, 1] of the picture; None if it is outside."""
+        fields = action.model_dump()
+        found: dict[str, float] = {}
+        for axis in ("x", "y", "to_x", "to_y"):
+            if axis in fields:
+                down = axis.endswith("y")
+                start, side = (self.top, self.height) if down else (self.left, self.width)
+                found[axis] = (fields[axis] * size[down] - start) / side
+        if any(not 0 <= place <= 1 for place in found.values()):
+            return None
+        return action.model_copy(update=found)
+
+    def point(self, x: float, y: float) -> Click:
+        """Clicks on a pixel of the screen that the picture shows."""
+        return Click(x=(x - self.left) / self.width, y=(y - self.top) / self.height)
+
+    def holds(self, box: Box) -> bool:
+        """Checks whether a box of the screen in pixels is inside the picture."""
+        left, top, right, bottom = box
+        return (
+            self.left <= left <= right <= self.left + self.width and self.top <= top <= bottom <= self.top + self.height
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleTexts:
+    """The elements and lines that are inside a view."""
+
+    elements: Sequence[PageElement]
+    lines: Sequence[TextLine]
+    read: Mapping[int, TextLine]
+    """The line that writes an element's name, by the element's index; not for names that no line writes."""
+
+    @property
+    def unique(self) -> list[int]:
+        """Lists the indices of elements whose name is written, and is no other element's."""
+        counts = Counter(element.name for element in self.elements)
+        return [number for number in self.read if counts[self.elements[number].name] == 1]
+
+
+def visible_in(view: View, sample: PageSample) -> VisibleTexts:
+    """Selects the elements and lines of a screen that are inside a view."""
+    elements = [one for one in elements_of(sample) if view.holds(one.box)]
+    lines = [line for line in lines_of(sample) if line.text.strip() and view.holds(line.box)]
+    read: dict[int, TextLine] = {}
+    for number, element in enumerate(elements):
+        if 0 < len(element.name) <= LONGEST and '"' not in element.name:
+            within = (line for line in lines if line.text.strip() == element.name and _inside(line, element.box))
+            if (line := next(within, None)) is not None:
+                read[number] = line
+    return VisibleTexts(elements, lines, read)
+
+
+def _inside(line: TextLine, box: Box) -> bool:
+    x, y = (line.box[0] + line.box[2]) / 2, line.middle
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+
+
+@dataclass(slots=True)
+class PageRow(BatchRow):
+    """Questions about one screen."""
+
+    gaze: list[tuple[int, int, float, float]] = field(default_factory=list)
+    """(column, head, x, y): where the head should look from a text token, in pixels of the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One sample of a batch: its index, questions, view, screens, and cells with token, cell, class and weight."""
+
+    index: int
+    row: PageRow
+    view: View
+    screenshots: Sequence[str]
+    letters: Sequence[tuple[int, int, int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageBatch:
+    """One forward pass over screens of one grid; n is the number of its target tokens."""
+
+    patches: Tensor
+    grid: Grid
+    screens: int
+    """Screens per row."""
+    packed: PackedRows | None
+    """None for screens that only teach letters."""
+    rows: Tensor
+    """(n,) row of every target."""
+    columns: Tensor
+    """(n,) text position that predicts each target."""
+    targets: Tensor
+    """(n,) token ids of the targets."""
+    places: Tensor
+    """(n,) exact place in bins, or -1 if the target is no coordinate."""
+    weights: Tensor
+    """(n,)."""
+    cells: Tensor
+    """(k, 3) number of the screen in the pass, token, and cell within the token."""
+    letters: Tensor
+    """(k,) class of the letter in each cell."""
+    cell_weights: Tensor
+    """(k,)."""
+    gaze: Tensor
+    """(j, 4) row, column, head, and token of the row's last screen."""
+    gaze_weights: Tensor
+    """(j,)."""
+    members: tuple[int, ...]
+    """Index of each row's document among the given documents."""
+    first: Tensor
+    """For each token id, bin 0 of the token's family of coordinates, or -1."""
+    sigma: float
+    """Spread of a place over neighbouring bins, in bins."""
+
+    @property
+    def tokens(self) -> int:
+        """Counts the tokens that the text stack or, for letters alone, the vision tower processes."""
+        if self.packed is None:
+            return self.patches.shape[0] * self.patches.shape[1]
+        return int((self.packed.segments >= 0).sum())
+
+
+def page_outputs(net: TinyNet, piece: PageBatch) -> Outputs:
+    """Computes the outputs of a piece; targets are ordered: first plain tokens, then places."""
+    screens = net.see(piece.patches, piece.grid)
+    width, nothing = screens.shape[-1], screens.new_zeros(0)
+    none = torch.zeros(0, dtype=torch.long)
+    if piece.packed is None:
+        return Outputs(nothing, screens.new_zeros(0, width), nothing, none, none, screens=screens)
+    seen = screens.reshape(len(piece.packed.tokens), -1, width)
+    mask = visible(piece.packed.segments, net.dtype)
+    text, queries, keys = net.read_after(seen, net.embed(piece.packed.tokens), piece.packed.positions, mask)
+    hidden = text[piece.rows, piece.columns]
+    logits, soft = net.logits(hidden), piece.places >= 0
+    bins = piece.first[piece.targets[soft]]
+    logprobs = torch.cat(
+        [
+            token_logprobs(logits[~soft], piece.targets[~soft]),
+            place_logprobs(logits[soft], piece.places[soft], bins, BINS, piece.sigma),
+        ]
+    )
+    weights = torch.cat([piece.weights[~soft], piece.weights[soft]])
+    nowhere = torch.full((len(logprobs),), -1)
+    return Outputs(
+        logprobs, hidden, weights, nowhere, nowhere, entropies(logits), None, screens, _attention(queries, keys, piece)
+    )
+
+
+def _attention(queries: Tensor, keys: Tensor, piece: PageBatch) -> Tensor:
+    """Computes the log share of the attention at the last screen that goes to the token to look at, (j,)."""
+    rows, columns, heads, tokens = piece.gaze.unbind(1)
+    last = keys[:, :, keys.shape[2] // piece.screens * (piece.screens - 1) :]
+    scores = torch.einsum("jd,jsd->js", queries[rows, heads, columns] * keys.shape[-1] ** -0.5, last[rows, heads])
+    return token_logprobs(scores, tokens)
+
+
+class PageBatcher(ReplyTokens):
+    """Makes batches of pages.
+
+    Args:
+        tokenizer: the policy's tokeniser.
+        net: the network, for its patch size.
+        pngs: PNG by sha256. policy, train: configs of the dialect, and of questions and shifts.
+        steps: optimiser steps of the training.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        net: TinyNet,
+        pngs: Mapping[str, bytes],
+        policy: PolicyConfig,
+        train: TrainConfig,
+        steps: int,
+    ) -> None:
+        super().__init__(tokenizer, policy)
+        self._train, self._steps = train, steps
+        self._settings: PretrainConfig = train.pretrain
+        self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
+        self._dtype, self._pixels = net.dtype, PixelCache(pngs)
+        self.block = self._patch * self._merge
+        """Side of a screen token in pixels."""
+
+    def batches(
+        self, samples: Sequence[PageSample], refs: Sequence[SampleRef], seed: int, rank: int = 0, world: int = 1
+    ) -> list[PageBatch]:
+        """Makes this rank's part of a step: one piece for each grid and number of screens.
+
+        The step, from the position in the training, decides whether screens teach only letters, and whether they are
+        whole. Each sample's own seed decides its view and its questions.
+        """
+        made: dict[tuple[Grid, int], list[_Member]] = {}
+        for index in range(rank, len(samples), world):
+            sample, ref = samples[index], refs[index]
+            step = ref.position // self._train.batch
+            draw = random.Random(hash((seed, ref.position)))
+            view = self._view(sample, step >= self._steps * (1 - self._settings.whole_share), draw)
+            alone = step < self._settings.letters_steps
+            pair = not alone and len(sample.screenshots) > 1 and draw.random() < self._settings.pairs and view.whole
+            row = PageRow() if alone else self._row(sample, view, pair, draw)
+            grid = grid_of(view.height, view.width, self._patch, self._merge)
+            letters = self._letters(sample, view, grid.rows * grid.columns // self._merge**2, draw)
+            member = _Member(index, row, view, sample.screenshots[-1 - pair :], letters)
+            made.setdefault((grid, 1 + pair), []).append(member)
+        pieces: list[PageBatch] = []
+        for (grid, screens), members in sorted(made.items()):
+            most = max(1, MAX_TOKENS // (grid.rows * grid.columns * screens))
+            pieces += [self._laid(grid, members[at : at + most]) for at in range(0, len(members), most)]
+        return pieces
+
+    def whole_view(self, sample: PageSample) -> View:
+        """Returns the view of a whole screen that is not moved."""
+        return View(0, 0, sample.width, sample.height, True)
+
+    def see(self, net: TinyNet, samples: Sequence[PageSample]) -> tuple[Tensor, Grid]:
+        """Encodes whole screens of equal size, (B, tokens, hidden)."""
+        grid = grid_of(samples[0].height, samples[0].width, self._patch, self._merge)
+        canvases = [canvas_of(self._pixels(one.screenshots[-1]), grid, self._patch) for one in samples]
+        return net.see(patches_of(canvases, self._patch, self._merge, self._dtype), grid), grid
+
+    def where(self, view: View, element: PageElement) -> tuple[list[int], list[tuple[int, float]], int]:
+        """Makes the question of a place: the prompt, the reply, and the number of the reply's given tokens."""
+        left, top, right, bottom = element.box
+        reply = self._written(view.point((left + right) / 2, (top + bottom) / 2))
+        places = [index for index, (_, place) in enumerate(reply) if place >= 0]
+        return self._ids(f'"{marked(element.name)}"'), reply[: places[-1] + 1], places[0]
+
+    def what(self, view: View, x: float, y: float) -> list[int]:
+        """Makes the question of the name at a pixel."""
+        return [token for token, place in self._written(view.point(x, y)) if place >= 0]
+
+    def read_line(self, view: View, x: float, y: float) -> list[int]:
+        """Makes the question of the line at a pixel."""
+        return self._ids(f"{READ_LINE.replace(PLACE, self._family.write(view.point(x, y), SCREEN))}{START}")
+
+    def pixel(self, tokens: Sequence[int], view: View) -> tuple[float, float] | None:
+        """Reads a place from its two coordinate tokens, in pixels of the screen; None for other tokens."""
+        starts = [int(self.first[token]) if token < len(self.first) else -1 for token in tokens]
+        if len(tokens) != 2 or starts[0] < 0 or starts[1] < 0 or starts[0] == starts[1]:
+            return None
+        x, y = ((token - start) / (BINS - 1) for token, start in zip(tokens, starts, strict=True))
+        return view.left + x * view.width, view.top + y * view.height
+
+    def quoted(self, tokens: Sequence[int]) -> str:
+        """Reads the name that a reply writes in quotes, up to the closing quote or the end."""
+        text = self._tokenizer.decode([token for token in tokens if token < len(self.first)], skip_special_tokens=True)
+        return text.removeprefix('"').partition('"')[0]
+
+    def cells(self, lines: Iterable[TextLine], view: View) -> Iterable[tuple[int, int, int, float]]:
+        """Yields token, cell within the token, class and font size of each letter of these lines in a view."""
+        across, (wide, high) = -(-view.width // self.block), CELL
+        for line in lines:
+            y = line.middle - view.top
+            for character, centre in zip(line.text, line.centres, strict=False):
+                x = centre - view.left
+                if character in LETTERS and 0 <= x < view.width and 0 <= y < view.height:
+                    token = int(y) // self.block * across + int(x) // self.block
+                    cell = int(y) % self.block // high * (self.block // wide) + int(x) % self.block // wide
+                    yield token, cell, LETTERS[character], line.font_px
+
+    def _view(self, sample: PageSample, whole: bool, draw: random.Random) -> View:
+        width, height = sample.width, sample.height
+        wide, high = (width, height) if whole else (self._settings.crop_width, self._settings.crop_height)
+        if width <= wide and height <= high:
+            most = self._train.shift
+            return View(draw.randint(-most, most), draw.randint(-most, most), width, height, True)
+        wide, high = min(wide, width), min(high, height)
+        boxes = [line.box for line in lines_of(sample)] or [(0, 0, width, height)]
+        box = draw.choice(boxes)
+        left = min(max(0, int((box[0] + box[2]) / 2 - draw.random() * wide)), width - wide)
+        top = min(max(0, int((box[1] + box[3]) / 2 - draw.random() * high)), height - high)
+        return View(left, top, wide, high, False)
+
+    def _row(self, sample: PageSample, view: View, pair: bool, draw: random.Random) -> PageRow:
+        row, shown = PageRow(), visible_in(view, sample)
+        if pair:
+            self._compare(row, sample, view, draw)
+        if sample.action and (not pair or self._policy.history_images > 1):
+            self._act(row, sample, view, draw)
+        if view.whole and not pair:
+            asked = json.loads(sample.perceived)
+            for question, answer, x, y in draw.sample(asked, min(2, len(asked))):
+                self._perceive(row, sample, view, question, answer, x, y)
+        self._states(row, shown, view, draw)
+        left = max(0, self._settings.questions - len(row.questions))
+        names, readable = shown.unique, [*shown.read]
+        for number in draw.sample(names, min(left // 2, len(names))):
+            self._where(row, shown.elements[number], view)
+        readings: list[Callable[[], None]] = [
+            *(
+                lambda at=number: self._label(row, shown.elements[at], shown.read[at], view, draw)
+                for number in readable
+            ),
+            *(lambda of=line: self._line(row, of, view, draw) for line in shown.lines if len(line.text) <= LONGEST),
+        ]
+        for read in draw.sample(readings, min(left - left // 2, len(readings))):
+            read()
+        return row
+
+    def _compare(self, row: PageRow, sample: PageSample, view: View, draw: random.Random) -> None:
+        """Asks for the change between two screens, and for the action."""
+        if sample.change:
+            row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(marked(sample.change)), 1.0)
+        done = view.moved(marked_action(from_json(sample.history[-1])), (sample.width, sample.height))
+        if done is not None:
+            self._answer(row, self._ids(f"{WHAT_WAS_DONE}{START}"), self._reply("", done), done, view)
+
+    def _act(self, row: PageRow, sample: PageSample, view: View, draw: random.Random) -> None:
+        """Asks for the instruction's next action, with or without a thought, as the acting policy is asked."""
+        size, thinks = (sample.width, sample.height), self._policy.thoughts and draw.random() < 0.5
+        past = [view.moved(marked_action(from_json(one)), size) for one in sample.history]
+        action = view.moved(marked_action(from_json(sample.action)), size)
+        if action is None or None in past:
+            return
+        parts = [self._family.asked(marked(sample.instruction), thinks)]
+        for one in past:
+            assert one is not None
+            thought = templated_thought(one) if thinks else ""
+            parts.append(f"{START}{format_reply(thought, self._family.write(one, SCREEN))}{END}")
+        thought = templated_thought(action) if thinks else ""
+        self._answer(row, self._ids("".join([*parts, START])), self._reply(thought, action), action, view)
+
+    def _answer(
+        self, row: PageRow, prompt: list[int], reply: list[tuple[int, float]], action: Action, view: View, skip: int = 0
+    ) -> None:
+        """Adds a question whose reply is an action; one head looks at the action's places."""
+        start, fields = row.length + len(prompt) - 1, action.model_dump()
+        points = [(fields[x], fields[y]) for x, y in (("x", "y"), ("to_x", "to_y")) if x in fields]
+        places = [number for number, (_, place) in enumerate(reply) if place >= 0]
+        each = len(places) // max(1, len(points))
+        for number, place in enumerate(places):
+            x, y = points[number // each]
+            row.gaze.append((start + place, POINTS, x * view.width, y * view.height))
+        row.add(prompt, reply, 1.0, skip)
+
+    def _perceive(
+        self, row: PageRow, sample: PageSample, view: View, question: str, answer: str, x: float | None, y: float | None
+    ) -> None:
+        place = None
+        if x is not None and y is not None:
+            place = view.moved(Click(x=x, y=y), (sample.width, sample.height))
+            if place is None:
+                return
+            question = question.replace(PLACE, self._family.write(place, SCREEN))
+        row.add(self._ids(f"{marked(question)}{START}"), self._plain(marked(answer)), 1.0)
+
+    def _states(self, row: PageRow, shown: VisibleTexts, view: View, draw: random.Random) -> None:
+        """Asks for up to two states of elements, as often for true as for false ones where there are both."""
+        known = [(one, state, one.states[state]) for one in shown.elements for state in STATES if state in one.states]
+        for value in (True, False):
+            if some := [one for one in known if one[2] is value]:
+                element, state, _ = draw.choice(some)
+                x, y = _within(element.box, draw)
+                place = self._family.write(view.point(x, y), SCREEN)
+                asked = STATE.format(place=place, state=state)
+                row.add(self._ids(f"{asked}{START}"), self._plain(YES if value else NO), 1.0)
+
+    def _where(self, row: PageRow, element: PageElement, view: View) -> None:
+        prompt, reply, given = self.where(view, element)
+        left, top, right, bottom = element.box
+        self._answer(row, prompt, reply, view.point((left + right) / 2, (top + bottom) / 2), view, given)
+
+    def _label(self, row: PageRow, element: PageElement, line: TextLine, view: View, draw: random.Random) -> None:
+        self._read(row, self.what(view, *_within(element.box, draw)), f'"{element.name}"', line, view, quoted=True)
+
+    def _line(self, row: PageRow, line: TextLine, view: View, draw: random.Random) -> None:
+        self._read(row, self.read_line(view, *_within(line.box, draw)), line.text.strip(), line, view)
+
+    def _read(
+        self, row: PageRow, prompt: list[int], text: str, line: TextLine, view: View, quoted: bool = False
+    ) -> None:
+        """Adds a question whose reply is the text of a line; one head looks at the next letter."""
+        start = row.length + len(prompt) - 1
+        offset = len(line.text) - len(line.text.lstrip()) - quoted
+        encoding = self._tokenizer.encode(marked(text))
+        for number, (at, _) in enumerate(encoding.offsets):
+            place = at + offset
+            if 0 <= place < len(line.centres) and at < len(text) and not text[at].isspace():
+                if line.text[place] != text[at]:
+                    continue  # a quote
+                row.gaze.append((start + number, READS, line.centres[place] - view.left, line.middle - view.top))
+        reply = [(token, -1.0) for token in encoding.ids]
+        row.add(prompt, reply if quoted else [*reply, (self._end, -1.0)], 1.0)
+
+    def _laid(self, grid: Grid, members: Sequence[_Member]) -> PageBatch:
+        rows, screens = [member.row for member in members], len(members[0].screenshots)
+        canvases = [
+            canvas_of(self._pixels(digest), grid, self._patch, -member.view.top, -member.view.left)
+            for member in members
+            for digest in member.screenshots
+        ]
+        across, down = grid.columns // self._merge, grid.rows // self._merge
+        packed = None
+        if any(row.questions for row in rows):
+            packed = pack([row.questions or [[self.pad]] for row in rows], (down, across), screens, self.pad)
+        marks = [(index, *mark) for index, row in enumerate(rows) for mark in _weighted(row.supervised)]
+        index, columns, targets, places, weights = zip(*marks, strict=True) if marks else ((),) * 5
+        gaze = [
+            (index, column, head, min(int(y) // self.block, down - 1) * across + min(int(x) // self.block, across - 1))
+            for index, row in enumerate(rows)
+            for column, head, x, y in row.gaze
+        ]
+        cells = [
+            ((number + 1) * screens - 1, *letter) for number, member in enumerate(members) for letter in member.letters
+        ]
+        return PageBatch(
+            patches_of(canvases, self._patch, self._merge, self._dtype),
+            grid,
+            screens,
+            packed,
+            torch.tensor(index, dtype=torch.long),
+            torch.tensor(columns, dtype=torch.long),
+            torch.tensor(targets, dtype=torch.long),
+            torch.tensor(places, dtype=torch.float32),
+            torch.tensor(weights, dtype=torch.float32),
+            torch.tensor([one[:3] for one in cells], dtype=torch.long).view(-1, 3),
+            torch.tensor([one[3] for one in cells], dtype=torch.long),
+            torch.tensor([one[4] for one in cells], dtype=torch.float32),
+            torch.tensor(gaze, dtype=torch.long).view(-1, 4),
+            torch.tensor([1 / len(row.gaze) for row in rows for _ in row.gaze], dtype=torch.float32),
+            tuple(member.index for member in members),
+            self.first,
+            self._train.soft_bins,
+        )
+
+    def _letters(
+        self, sample: PageSample, view: View, tokens: int, draw: random.Random
+    ) -> list[tuple[int, int, int, float]]:
+        """Lists the cells with letters, and as many empty ones: token, cell, class and weight."""
+        if not self._settings.letters:
+            return []
+        found = {(token, cell): letter for token, cell, letter, _ in self.cells(lines_of(sample), view)}
+        per_token = (self.block // CELL[0]) * (self.block // CELL[1])
+        empty = {(draw.randrange(tokens), draw.randrange(per_token)): 0 for _ in found}
+        both = {**empty, **found}
+        return [(token, cell, letter, 1 / len(both)) for (token, cell), letter in both.items()]
+
+
+def _within(box: Box, draw: random.Random) -> tuple[float, float]:
+    left, top, right, bottom = box
+    return left + (right - left) * draw.uniform(0.2, 0.8), top + (bottom - top) * draw.uniform(0.2, 0.8)
+
+
+def _weighted(supervised: Sequence[tuple[int, int, float, float]]) -> list[tuple[int, int, float, float]]:
+    """Gives the places and the other tokens of a screen equal weight, each 1 in sum."""
+    places = sum(place >= 0 for _, _, place, _ in supervised)
+    others = len(supervised) - places
+    return [
+        (column, target, place, weight / (places if place >= 0 else others))
+        for column, target, place, weight in supervised
+    ]

@@ -1,0 +1,180 @@
+"""Batches of rendered pages: packing changes no answer, and targets are where the letters are."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from learning.data.pages import lines_of, read_pages
+from learning.data.rounds import Round, Rounds
+from learning.engines.engine import SampleRef
+from learning.engines.tiny.engine import TinyEngine
+from learning.engines.tiny.exam import SHAPE, edits, measures_of
+from learning.engines.tiny.pages import LETTERS, READS, PageBatch, PageBatcher, page_outputs, visible_in
+from learning.learner import Learner
+from learning.trainer import refs_of
+from models.policy import Context
+from models.tiny.generator import prompt_text, read_tokenizer
+from models.tiny.network import TinyNet, pack, visible
+from models.vlm import VlmPolicy
+from schemas.observation import Observation
+from tests.drawn import POLICY, TRAIN, job, parent, samples
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("base")
+    parent(made)
+    return made
+
+
+def batcher(folder: Path, net: TinyNet, pngs: dict[str, bytes], steps: int = 10, **settings: Any) -> PageBatcher:
+    pretrain = TRAIN.pretrain.model_copy(update={"letters_steps": 0, "whole_share": 0.0, **settings})
+    config = TRAIN.model_copy(update={"pretrain": pretrain})
+    return PageBatcher(read_tokenizer(folder / "parent"), net, pngs, POLICY, config, steps)
+
+
+def one(
+    folder: Path, pages: int = 2, position: int = 0, size: tuple[int, int] = (96, 64), **settings: Any
+) -> tuple[TinyNet, list[PageBatch], PageBatcher]:
+    net = TinyNet.load(folder / "parent", torch.float32)
+    made, pngs = samples(pages, size=size)
+    maker = batcher(folder, net, pngs, **settings)
+    refs = [SampleRef(position + number, number) for number in range(len(made))]
+    return net, maker.batches(made, refs, 0), maker
+
+
+def test_questions_packed_on_one_screen_have_the_logits_that_each_has_alone(folder: Path) -> None:
+    net, (piece, *_), maker = one(folder, pairs=0.0)
+    assert piece.packed is not None
+    seen = net.see(piece.patches, piece.grid)
+    mask = visible(piece.packed.segments, net.dtype)
+    packed, _, _ = net.read_after(seen, net.embed(piece.packed.tokens), piece.packed.positions, mask)
+    segments = piece.packed.segments[0, seen.shape[1] :]
+    assert int(segments.max()) > 4
+    for number in range(1, int(segments.max()) + 1):
+        ids = piece.packed.tokens[0, segments == number]
+        alone = pack([[ids.tolist()]], (piece.grid.rows, piece.grid.columns), 1, maker.pad)
+        text = torch.cat([seen[:1], net.embed(alone.tokens)], dim=1)
+        hidden = net.read(text, alone.positions, visible(alone.segments, net.dtype))[:, seen.shape[1] :]
+        torch.testing.assert_close(
+            net.logits(packed[0, segments == number]), net.logits(hidden[0, : len(ids)]), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_each_letter_is_in_the_cell_under_its_middle(folder: Path) -> None:
+    _, pieces, _ = one(folder, pages=1, pairs=0.0)
+    found = [
+        (int(token), int(cell), int(letter))
+        for piece in pieces
+        for (screen, token, cell), letter in zip(piece.cells.tolist(), piece.letters.tolist(), strict=True)
+        if letter
+    ]
+    made, _ = samples(1)
+    letters = [LETTERS[one] for sample in made for line in lines_of(sample) for one in line.text]
+    assert len(found) >= 0.8 * len(letters)  # letters of one cell count once, and a shift moves some off the screen
+    assert {letter for _, _, letter in found} <= set(letters)
+
+
+def test_heads_look_at_the_screen_token_of_the_next_letter_and_of_the_element(folder: Path) -> None:
+    _, pieces, maker = one(folder, pairs=0.0)
+    tokenizer = read_tokenizer(folder / "parent")
+    for piece in pieces:
+        letters: dict[tuple[int, int], set[int]] = {}
+        for (screen, token, _), letter in zip(piece.cells.tolist(), piece.letters.tolist(), strict=True):
+            letters.setdefault((screen, token), set()).add(letter)
+        for row, column, head, token in piece.gaze.tolist():
+            here = (piece.rows == row) & (piece.columns == column)
+            (target,), (place,) = piece.targets[here].tolist(), piece.places[here].tolist()
+            text = tokenizer.id_to_token(target)
+            assert text is not None
+            if head == READS:
+                assert LETTERS[text[0]] in letters[row, token]
+            else:
+                sides = [(token % 6, 6)] if maker.first[target] == maker.first.unique()[1] else [(token // 6, 4)]
+                assert all(at / side <= place / 100 <= (at + 1) / side for at, side in sides)
+
+
+def test_large_screens_are_cropped_with_the_questions_inside_and_whole_at_the_end(folder: Path) -> None:
+    _, pieces, _ = one(folder, size=(200, 160), pairs=0.0)
+    assert {tuple(piece.grid) for piece in pieces} == {(4, 6)}
+    for piece in pieces:
+        assert (piece.places <= 100).all()
+        assert (piece.cells[:, 1] < 24).all() and (piece.gaze[:, 3] < 24).all()
+    _, whole, _ = one(folder, size=(200, 160), position=1000, pairs=0.0, whole_share=0.5)
+    assert {tuple(piece.grid) for piece in whole} == {(10, 13)}
+
+
+def test_pairs_ask_for_the_change_and_for_the_action_behind_two_screens(folder: Path) -> None:
+    _, pieces, _ = one(folder, pairs=1.0)
+    assert {piece.screens for piece in pieces} == {1, 2}
+    tokenizer = read_tokenizer(folder / "parent")
+    (pair,) = [piece for piece in pieces if piece.screens == 2]
+    assert pair.packed is not None
+    text = tokenizer.decode(pair.packed.tokens[0].tolist())
+    assert "What changed?" in text and "What was done?" in text and "is now checked." in text
+
+
+def test_the_instruction_is_asked_as_the_acting_policy_is_asked(folder: Path) -> None:
+    made, pngs = samples(1)
+    _, pieces, _ = one(folder, pages=1, pairs=0.0)
+    texts = [
+        read_tokenizer(folder / "parent").decode(row.tolist(), skip_special_tokens=False)
+        for piece in pieces
+        if piece.packed is not None
+        for row in piece.packed.tokens
+    ]
+    policy = VlmPolicy(folder / "parent", POLICY)
+    screen = Observation(pngs[made[0].screenshots[-1]], 96, 64, "")
+    prompts = [
+        prompt_text(policy.family.messages(Context(made[0].instruction, (), screen, 0, thinks=thinks)))
+        for thinks in (True, False)
+    ]
+    assert any(prompt in text for text in texts for prompt in prompts)
+
+
+@pytest.mark.parametrize("kept", ["letters", "looking"])
+def test_the_gradients_of_the_auxiliary_losses_reach_the_tower(folder: Path, kept: str) -> None:
+    def gradient(weight: float) -> torch.Tensor:
+        plan = job(folder, settings={"letters_steps": 0, "letters": 0.0, "looking": 0.0, kept: weight})
+        part: Round = next(iter(Rounds(plan, read_pages)))
+        made = Learner(plan, part.samples, 0, 1)
+        assert isinstance(made.engine, TinyEngine)
+        made.gradient(made.engine.ready(made.prepare(refs_of(plan, part.sampler, 2))))
+        found = made.engine.net.leaves["model.visual.patch_embed.proj.weight"].grad
+        assert found is not None
+        return found.clone()
+
+    without, once, twice = gradient(0.0), gradient(1.0), gradient(2.0)
+    own = once - without
+    assert float(own.norm()) > 0.01 * float(without.norm())
+    torch.testing.assert_close(twice - without, 2 * own, rtol=0.1, atol=0.05 * float(own.abs().max()))
+
+
+def test_a_screen_of_the_first_steps_teaches_letters_alone(folder: Path) -> None:
+    net, pieces, _ = one(folder, letters_steps=5)
+    assert all(piece.packed is None and not len(piece.targets) for piece in pieces)
+    outputs = page_outputs(net, pieces[0])
+    assert outputs.screens is not None and outputs.gaze is None and not len(outputs.logprobs)
+
+
+def test_edits_are_counted_and_measures_without_counts_are_left_out() -> None:
+    assert edits("kitten", "sitting") == 3
+    assert edits("", "abc") == edits("abc", "") == 3
+    counts = torch.zeros(SHAPE, dtype=torch.float64)
+    counts[0, 0, 1] = torch.tensor([3.0, 4.0])
+    assert measures_of(counts.flatten()) == {
+        "letters_right": 0.75, "letters_right_11px": 0.75, "letters_right_640x480": 0.75,
+    }  # fmt: skip
+
+
+def test_a_name_with_a_line_that_differs_is_not_read(folder: Path) -> None:
+    made, pngs = samples(1)
+    maker = batcher(folder, TinyNet.load(folder / "parent"), pngs)
+    elements = json.loads(made[0].elements)
+    elements[0][0] = "other"
+    shown = visible_in(maker.whole_view(made[0]), replace(made[0], elements=json.dumps(elements)))
+    assert sorted(shown.read) == [1, 2]
