@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a stage reads the record without loading torch
     from learning.job import Job
 
 
-class Pretraining(Objective):
+class BasePretraining(Objective):
     """Computes the weighted sum of three losses, each a mean over a screen's targets, and the mean over the screens.
 
     The losses are the cross entropy of answers, of letters by a linear head on screen tokens, and of attention.
@@ -136,7 +136,7 @@ class Pretraining(Objective):
 METHOD = Method(
     source=DataSource.PAGES,
     read=read_pages,
-    objective=Pretraining,
+    objective=BasePretraining,
     section="pretrain",
     rates={"muon": 3e-3},
 )

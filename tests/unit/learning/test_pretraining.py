@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from learning import trainer
-from learning.algorithms.pretrain import Pretraining
+from learning.algorithms.pretrain import BasePretraining
 from learning.data.pages import PageSample
 from learning.engines.tiny.engine import TinyEngine
 from learning.trainer import train
@@ -130,4 +130,4 @@ def test_the_letter_head_is_in_the_training_s_state_and_not_in_the_policy(folder
     train(plan)
     assert load_file(plan.out / "model.safetensors").keys() == load_file(plan.parent / "model.safetensors").keys()
     engine = TinyEngine(plan, 0, 1)
-    assert "letters.weight" in Pretraining(plan, engine).state()
+    assert "letters.weight" in BasePretraining(plan, engine).state()
