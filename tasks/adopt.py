@@ -56,7 +56,7 @@ def files_of(source: Path) -> list[Path]:
         CheckpointError: the directory has no weights, or pickled weights.
     """
     if not source.is_dir():
-        raise UsageError(f"{source} is no directory.", "Name a Hugging Face model directory.")
+        raise UsageError(f"{source} is not a directory.", "Name a Hugging Face model directory.")
     weights_of(source)
     spare = left_over(source, {CRITIC})
     files = (file for file in sorted(source.iterdir()) if file.is_file() and file.name not in spare)

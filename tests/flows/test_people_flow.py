@@ -132,7 +132,7 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
     assert row.tasks == ["fake/click-of-three", "fake/two-steps"] and row.n == 6
     assert row.difference == pytest.approx(row.after - row.before)
     page = build_report(config).read_text()
-    assert "What people decided" in page and 'id="people"' in page
+    assert "decisions and their effect" in page and 'id="people"' in page
 
     send(desk, "/api/reviews", undo(one["trajectory_id"], verified))
     assert verified not in {row["review_id"] for row in ask(lake, "people_decisions").to_pylist()}

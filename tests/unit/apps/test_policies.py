@@ -53,7 +53,7 @@ def test_what_is_no_model_is_refused_before_anything_starts(
 ) -> None:
     monkeypatch.setattr(policies, "call", lambda *_: pytest.fail("started"))
     for folder, kind, said in (
-        (tmp_path / "none", UsageError, "is no directory"),
+        (tmp_path / "none", UsageError, "is not a directory"),
         (tmp_path, CheckpointError, "no weights"),
     ):
         with pytest.raises(kind, match=said):
