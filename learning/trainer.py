@@ -206,6 +206,8 @@ def _train_round(
             pulse.rest("saving a checkpoint")
             kept.now(step + 1)
         pulse.step(step + 1)
+        if measurement := learner.objective.measurement:
+            pulse.rest(measurement)
         if (step + 1) % engine.report_every == 0 or step + 1 == part.end:
             loss, measures = learner.measured(result)
             report(part, step + 1, loss, measures)

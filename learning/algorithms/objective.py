@@ -58,6 +58,11 @@ class Objective(ABC):
         targets' order; otherwise it is empty.
         """
 
+    @property
+    def measurement(self) -> str:
+        """Names a measurement with which the next `start` begins, and which may take long; empty if there is none."""
+        return ""
+
     def start(self) -> None:  # noqa: B027  (most have nothing to learn first)
         """Prepares a step: called before every step and after a training was resumed."""
 

@@ -68,13 +68,18 @@ class BasePretraining(Objective):
 
         return F.linear(tokens.float(), self._head[:, :-1], self._head[:, -1]).unflatten(-1, self._shape)
 
+    @property
+    def measurement(self) -> str:
+        """Names the measurement on held-out pages, if the next step begins with it."""
+        last = self._step == self._job.steps
+        due = last or (self._step > 0 and self._step % self._settings.validate_every == 0)
+        return "measuring held-out pages" if due and (last or self._examined != self._step) else ""
+
     def start(self) -> None:
         """Measures on held-out pages every `train.pretrain.validate_every` steps, and at the end."""
-        last = self._step == self._job.steps
-        if last:
+        if self._step == self._job.steps:
             self.counts.zero_()  # the measures that are stored with the policy are those of the last measurement
-        due = last or (self._step and self._step % self._settings.validate_every == 0)
-        if due and (last or self._examined != self._step):
+        if self.measurement:
             self._examined = self._step
             self.counts += self._tiny.examine(self.letters, self._held_out).flatten()
 

@@ -99,6 +99,17 @@ def test_held_out_pages_alone_are_measured_and_never_trained_on(folder: Path, mo
     assert max(number for step in drawn for number in step) < 8  # eight screens are of the split `train`
 
 
+def test_a_measurement_is_no_part_of_a_step_whose_time_is_limited(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked: list[str] = []
+    monkeypatch.setattr(trainer.HeartbeatThread, "rest", lambda _, doing: marked.append(doing))
+    monkeypatch.setattr(trainer.HeartbeatThread, "step", lambda _, step: marked.append(f"step {step}"))
+    train(job(folder))
+    before = [marked[at - 1] for at, one in enumerate(marked) if one == "measuring held-out pages"]
+    assert before == ["step 3", "step 6"]
+
+
 def test_plain_transformers_reads_a_base_with_the_same_logits_and_the_policy_acts(folder: Path) -> None:
     from transformers import AutoModelForImageTextToText
 
