@@ -22,10 +22,11 @@ root's backward pass.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.config.training import TrainConfig
 
+N = TypeVar("N", int, float)
 MASTER = 4
 """Bytes of a trained weight, and of each number that is kept for the weight."""
 EIGHT_BIT = 1 + 4 / 256
@@ -133,7 +134,7 @@ class Stack:
         """Counts the weights of the largest adapters of a block."""
         return max(self.adapted, self.delta.adapted if self.delta else 0)
 
-    def _sum(self, each: Any, delta: Any) -> Any:
+    def _sum(self, each: N, delta: N) -> N:
         others = self.delta.blocks if self.delta else 0
         return (self.blocks - others) * each + others * delta
 

@@ -79,12 +79,12 @@ def pack(rows: Sequence[Sequence[Sequence[int]]], blocks: tuple[int, int], scree
     return PackedRows(tokens, torch.cat([head, places.expand(3, -1, -1)], dim=2), segments, lengths)
 
 
-def visible(segments: Tensor, dtype: torch.dtype) -> Tensor:
-    """Makes an additive attention mask (B, 1, L, L): causal; all tokens attend to screens, and a question only to
-    itself."""
-    queries, keys = segments[:, :, None], segments[:, None, :]
+def visible(segments: Tensor, dtype: torch.dtype, first: int = 0) -> Tensor:
+    """Makes an additive attention mask (B, 1, L - first, L) of the tokens from `first` on: causal; all tokens attend to
+    screens, and a question only to itself."""
+    queries, keys = segments[:, first:, None], segments[:, None, :]
     order = torch.arange(segments.shape[1])
-    seen = ((keys == 0) | (keys == queries)) & (order[:, None] >= order)
+    seen = ((keys == 0) | (keys == queries)) & (order[first:, None] >= order)
     return torch.where(seen, 0.0, HIDDEN).to(dtype).unsqueeze(1)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
+from learning.engines.fsdp.experts import experts_of
 from learning.engines.fsdp.moments import AT_ONCE
 from schemas.failure import UsageError
 
@@ -140,7 +141,7 @@ def hold_in_four_bits(model: Any) -> None:
 
     language = model.base_model.language_model
     for block in [one for one in language.modules() if isinstance(one, GradientCheckpointingLayer)]:
-        if any(weight.ndim > 2 for weight in block.parameters()):
+        if any(experts_of(block)):
             _refuse("the experts of this model are no linear layers")
         for name, layer in list(block.named_modules()):
             if isinstance(layer, nn.Linear) and not layer.weight.requires_grad and layer.in_features % BLOCK == 0:

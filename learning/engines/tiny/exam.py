@@ -7,7 +7,7 @@ from torch import Tensor
 
 from learning.data.pages import PageElement, PageSample, TextLine
 from learning.engines.tiny.pages import PageBatcher, View, visible_in
-from models.tiny.network import Grid, TinyNet, pack, visible
+from models.tiny.network import Cache, Grid, PackedRows, TinyNet, pack, visible
 
 TEXTS = (11, 14, 24)
 """Upper limits of the size of a text in pixels; the last class has no limit."""
@@ -101,15 +101,15 @@ def _together(
                 line = shown.read[number]
                 middle = ((line.box[0] + line.box[2]) / 2, line.middle)
                 texts.append((row, batcher.what(view, *middle), element.name, line))
-    answers = _answers(net, batcher, seen, grid, [(row, prompt) for row, prompt, *_ in points], 2)
-    for (_, _, element, line, view), answer in zip(points, answers, strict=True):
+    found = answers(net, batcher, seen, grid, [(row, prompt) for row, prompt, *_ in points], 2)
+    for (_, _, element, line, view), answer in zip(points, found, strict=True):
         place = batcher.pixel(answer, view)
         left, top, right, bottom = element.box
         right_place = place is not None and left <= place[0] <= right and top <= place[1] <= bottom
         counts[POINTING, _class(line.font_px, TEXTS)] += torch.tensor([right_place, 1])
     longest = max((len(text) for _, _, text, _ in texts), default=0) + 6
-    answers = _answers(net, batcher, seen, grid, [(row, prompt) for row, prompt, *_ in texts], longest)
-    for (_, _, text, line), answer in zip(texts, answers, strict=True):
+    found = answers(net, batcher, seen, grid, [(row, prompt) for row, prompt, *_ in texts], longest)
+    for (_, _, text, line), answer in zip(texts, found, strict=True):
         wrong = edits(batcher.quoted(answer), text)
         counts[READING, _class(line.font_px, TEXTS)] += torch.tensor([wrong, len(text)])
 
@@ -136,11 +136,11 @@ def _spread(found: Sequence[int], most: int) -> list[int]:
     return [found[number * len(found) // count] for number in range(count)]
 
 
-ROWS = 8192
-"""Maximum screen tokens of all rows that are decoded at once."""
+ROWS = 65536
+"""Maximum screen tokens of all rows that are decoded at once; their keys and values take 3 kB each."""
 
 
-def _answers(
+def answers(
     net: TinyNet, batcher: PageBatcher, seen: Tensor, grid: Grid, asked: Sequence[tuple[int, list[int]]], limit: int
 ) -> list[list[int]]:
     """Generates at most `limit` tokens after each prompt, a screen's row and ids, greedily; returns the tokens."""
@@ -156,12 +156,12 @@ def _decoded(
 ) -> list[list[int]]:
     merge = net.vision["spatial_merge_size"]
     packed = pack([[ids] for _, ids in asked], (grid.rows // merge, grid.columns // merge), 1, batcher.pad)
-    seen = seen[[row for row, _ in asked]]
-    rows, last = torch.arange(len(asked)), torch.tensor(packed.lengths) + seen.shape[1] - 1
-    cache = net.new_cache(len(asked), packed.segments.shape[1] + limit)
-    mask = visible(packed.segments, net.dtype)
-    hidden = net.read(torch.cat([seen, net.embed(packed.tokens)], dim=1), packed.positions, mask, cache)[rows, last]
-    place = packed.positions[0, rows, last]
+    rows, last = torch.arange(len(asked)), torch.tensor(packed.lengths) - 1
+    cache = _read_screens(net, seen, packed, [row for row, _ in asked], packed.segments.shape[1] + limit)
+    start = cache.filled
+    mask, positions = visible(packed.segments, net.dtype, start), packed.positions[:, :, start:]
+    hidden = net.read(net.embed(packed.tokens), positions, mask, cache)[rows, last]
+    place = positions[0, rows, last]
     past = torch.where(packed.segments < 0, -1e9, 0.0).to(net.dtype)[:, None, None]
     tokens: list[list[int]] = [[] for _ in asked]
     for step in range(limit):
@@ -173,3 +173,16 @@ def _decoded(
         place, past = place + 1, torch.cat([past, past.new_zeros(len(asked), 1, 1, 1)], dim=-1)
         hidden = net.read(net.embed(chosen)[:, None], place.expand(3, 1, -1).transpose(1, 2), past, cache)[:, 0]
     return tokens
+
+
+def _read_screens(net: TinyNet, seen: Tensor, packed: PackedRows, asked: Sequence[int], length: int) -> Cache:
+    """Reads each screen once, and returns a cache with room for `length` tokens whose rows begin with these screens."""
+    chosen = sorted({*asked})
+    count = seen.shape[1]
+    screens, cache = net.new_cache(len(chosen), count), net.new_cache(len(asked), length)
+    mask = visible(torch.zeros(1, count, dtype=torch.long), net.dtype)
+    net.read(seen[chosen], packed.positions[:, :1, :count].expand(3, len(chosen), count), mask, screens)
+    rows = [chosen.index(row) for row in asked]
+    cache.keys[:, :, :, :count], cache.values[:, :, :, :count] = screens.keys[:, rows], screens.values[:, rows]
+    cache.filled = count
+    return cache

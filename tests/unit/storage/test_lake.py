@@ -280,6 +280,32 @@ def test_duckdb_sees_every_table_also_those_without_rows(lake: Lake, row) -> Non
         assert connection.sql("SELECT count(*) FROM pairs").fetchall() == [(0,)]
 
 
+def test_a_log_is_read_again_only_for_a_new_commit_and_none_is_missed(
+    lake: Lake, row: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, looked = Lake.open(LakeConfig(uri=lake.uri)), []
+    update = DeltaTable.update_incremental
+
+    def updated(self: DeltaTable) -> None:
+        looked.append(self.version())
+        update(self)
+
+    monkeypatch.setattr(DeltaTable, "update_incremental", updated)
+    lake.append("trajectories", [row("trajectories", trajectory_id="a")])
+    for number in range(3):
+        for _ in range(2):
+            assert other.count("trajectories") == number + 1
+        lake.append("trajectories", [row("trajectories", trajectory_id=f"b{number}")])
+    assert len(looked) <= 3, "one for each commit of the other lake"
+    table = Path(lake.uri, "tables", "trajectories")
+    assert other.count("trajectories") == 4
+    DeltaTable(table).create_checkpoint()
+    for file in sorted((table / "_delta_log").glob("0*.json"))[:-1]:  # as a clean-up of the log leaves it
+        file.unlink()
+    lake.append("trajectories", [row("trajectories", trajectory_id="c")])
+    assert other.count("trajectories") == 5
+
+
 def test_under_pins_a_table_without_one_is_empty(lake: Lake, row) -> None:
     lake.append("steps", [row("steps")])
     with lake.connect(versions={}) as connection:

@@ -14,7 +14,7 @@ from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.adapters import is_adapter
 from learning.engines.fsdp.engine import FsdpEngine
-from learning.engines.fsdp.nf4 import Nf4Linear, pack, shape_of, unpack
+from learning.engines.fsdp.nf4 import Nf4Linear, is_packed, pack, shape_of, unpack
 from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
@@ -132,6 +132,18 @@ def test_who_trains_what_adapters_made_beside_4_bits_is_warned(
     (warning,) = [json.loads(line)["warning"] for line in capsys.readouterr().out.splitlines() if "warning" in line]
     assert str(plan.out) in warning
     sentence(warning)
+
+
+def test_gated_deltanets_are_held_in_4_bits_but_for_their_convolutions(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_5", lora=LoraConfig(rank=4), memory=FOUR)
+    engine = FsdpEngine(plan, 0, 1)
+    mixer = engine._model.base_model.language_model.layers[0].linear_attn
+    layers = ("in_proj_qkv", "in_proj_z", "out_proj")
+    assert all(isinstance(getattr(mixer, name).base_layer, Nf4Linear) for name in layers)
+    assert not is_packed(mixer.conv1d.weight)
+    engine.close()
+    train(plan)
+    assert (plan.out / "model.safetensors").is_file()
 
 
 def test_what_cannot_be_held_so_is_refused_by_name(tmp_path: Path, sentence: Sentences) -> None:

@@ -12,7 +12,7 @@ from learning.data.pages import lines_of, read_pages
 from learning.data.rounds import Round, Rounds
 from learning.engines.engine import SampleRef
 from learning.engines.tiny.engine import TinyEngine
-from learning.engines.tiny.exam import SHAPE, edits, measures_of
+from learning.engines.tiny.exam import SHAPE, answers, edits, measures_of
 from learning.engines.tiny.pages import LETTERS, READS, PageBatch, PageBatcher, page_outputs, visible_in
 from learning.learner import Learner
 from learning.trainer import refs_of
@@ -63,6 +63,25 @@ def test_questions_packed_on_one_screen_have_the_logits_that_each_has_alone(fold
         torch.testing.assert_close(
             net.logits(packed[0, segments == number]), net.logits(hidden[0, : len(ids)]), rtol=1e-4, atol=1e-4
         )
+
+
+def test_measured_answers_are_those_of_whole_forward_passes(folder: Path) -> None:
+    net = TinyNet.load(folder / "parent", torch.float32)
+    made, pngs = samples(2)
+    maker = batcher(folder, net, pngs)
+    seen, grid = maker.see(net, made)
+    asked = [(1, [5, 40, 41]), (0, [6]), (1, list(range(40, 60)))]
+    expected: list[list[int]] = []
+    for row, prompt in asked:
+        written: list[int] = []
+        while len(written) < 4:
+            alone = pack([[[*prompt, *written]]], (grid.rows, grid.columns), 1, maker.pad)
+            text = torch.cat([seen[row : row + 1], net.embed(alone.tokens)], dim=1)
+            hidden = net.read(text, alone.positions, visible(alone.segments, net.dtype))
+            written.append(int(net.logits(hidden[0, seen.shape[1] + len(prompt) + len(written) - 1]).argmax()))
+        expected.append(written)
+    assert answers(net, maker, seen, grid, asked, 4) == expected
+    assert expected[0] != expected[2]
 
 
 def test_each_letter_is_in_the_cell_under_its_middle(folder: Path) -> None:
