@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY = PASSIVE
 # If this is set, as in many containers, every process that a test starts compiles the project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test t test-lists test-pure test-lake test-real test-gpu test-nightly check docs bench setup clean
+.PHONY: run test test-slow t test-lists test-pure test-lake test-real test-gpu test-nightly check docs bench setup clean
 
 .venv/ready: requirements.lock pyproject.toml
 	@PYTHON=$(PYTHON) sh scripts/setup.sh
@@ -18,9 +18,13 @@ run: .venv/ready
 	@.venv/bin/flywheel run
 	@command -v flywheel >/dev/null || echo "More commands: .venv/bin/flywheel --help (or activate first: . .venv/bin/activate)"
 
-# Everything but the nightly tests: the three tiers below.
+# Everything but the slow and nightly tests.
 test: .venv/ready
-	@.venv/bin/python -m pytest $(SIDE_BY_SIDE)
+	@FLYWHEEL_SLOW=0 .venv/bin/python -m pytest $(SIDE_BY_SIDE)
+
+# Tests that take seconds each: whole runs, kills, servers, trainings of several processes.
+test-slow: .venv/ready
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m slow
 
 # The tests of one package, with the last failures first: make t DIR=curation/gates
 t: .venv/ready

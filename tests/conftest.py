@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.command import Call
-from tests.tiers import NIGHTLY, NO_BROWSER, lacks, missing_of
+from tests.tiers import NIGHTLY, NO_BROWSER, SLOW, lacks, missing_of
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -22,15 +22,20 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 
 pytest_plugins = ["pytester", "tests.fixtures.sentences"]
 
-LATER = lacks("nightly", "make test-nightly (one file: FLYWHEEL_NIGHTLY=1 .venv/bin/pytest FILE)")
+TIERS = {
+    "nightly": (NIGHTLY, lacks("nightly", "make test-nightly (one file: FLYWHEEL_NIGHTLY=1 .venv/bin/pytest FILE)")),
+    "slow": (SLOW, lacks("slow", "make test-slow (one file: .venv/bin/pytest FILE)")),
+}
+"""Markers of tests that run only if they are asked for: whether they are, and the reason why one is skipped."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips the nightly tests, unless they are asked for."""
-    for item in [] if NIGHTLY else items:
-        if item.get_closest_marker("nightly"):
-            item.add_marker(pytest.mark.skip(reason=LATER), append=False)
+    """Skips the nightly and the slow tests, unless they are asked for."""
+    for item in items:
+        for marker, (asked, reason) in TIERS.items():
+            if not asked and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason), append=False)
 
 
 def pytest_collection_finish() -> None:

@@ -4,6 +4,8 @@ import os
 
 NIGHTLY = bool(os.environ.get("FLYWHEEL_NIGHTLY"))
 """Whether tests marked `nightly` run, and the others at full size (`make test-nightly`)."""
+SLOW = NIGHTLY or os.environ.get("FLYWHEEL_SLOW") != "0"
+"""Whether tests marked `slow` run; `make test` leaves them to `make test-slow`."""
 
 
 def lacks(part: str, command: str) -> str:

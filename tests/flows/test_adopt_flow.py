@@ -34,6 +34,7 @@ def moved(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(turned: Turned, tmp_path: Path) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)

@@ -11,6 +11,7 @@ from tasks.running.iterations import finished_iterations
 from tests.flows.conftest import Turned
 
 
+@pytest.mark.slow
 def test_a_spent_budget_ends_a_run_cleanly_and_a_larger_one_lets_it_go_on(
     turned: Turned, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", [True, False])
 def test_an_error_is_shown_by_its_caller_alone(tmp_path: Path, recorded: bool) -> None:
     (tmp_path / "refusing.py").write_text(REFUSING)
@@ -134,6 +135,7 @@ def test_a_flow_goes_on_without_a_server_where_the_configured_one_is_unreachable
     assert "http://127.0.0.1:9/api (PREFECT_API_URL) does not answer" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "said"), ENDS if NIGHTLY else ENDS[:1])
 def test_a_flow_whose_server_goes_away_ends_as_it_would_have_and_soon(
     tmp_path: Path, words: tuple[str, ...], said: str

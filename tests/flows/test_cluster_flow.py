@@ -42,6 +42,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made.shutdown()
 
 
+@pytest.mark.slow
 def test_a_machine_that_dies_while_a_cluster_collects_loses_no_finished_trajectory(small: Config, cluster: Any) -> None:
     node = cluster.add_node(**{key: value for key, value in NODE.items() if key != "include_dashboard"})
     config = small.model_copy(

@@ -98,6 +98,7 @@ def test_deploying_again_keeps_schedules_the_queue_s_limit_and_what_automations_
         client.update_work_queue(queue.id, concurrency_limit=1)
 
 
+@pytest.mark.slow
 def test_the_deployments_of_another_lake_are_not_taken_over_in_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def test_an_evaluation_is_of_the_checkpoint_that_this_iteration_trained_not_of_t
         assert weights != parent
 
 
+@pytest.mark.slow
 def test_an_iteration_that_yields_no_data_keeps_the_champion_and_the_next_one_turns(small: Config):
     suite = small.suite.model_copy(update={"tasks": ("two-steps",), "max_steps": {"two-steps": 1}})
     barren = small.model_copy(update={"suite": suite})
@@ -135,6 +136,7 @@ def test_a_stage_that_was_cut_short_is_finished_first(turned: Turned):
     assert lake.read("policies", ["policy_version", "status"]).to_pylist() == policies
 
 
+@pytest.mark.slow
 def test_steps_of_an_unfinished_trajectory_are_dropped_before_collecting_goes_on(small: Config):
     collect(small)
     lake = Lake.open(small.lake)
@@ -191,6 +193,7 @@ def test_retraining_from_the_same_pins_makes_the_same_weights(turned: Turned):
     assert lake.read("policies").num_rows == 3
 
 
+@pytest.mark.slow
 def test_a_retraining_is_seen_from_elsewhere_while_it_works_and_says_what_it_is_at(
     turned: Turned, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):

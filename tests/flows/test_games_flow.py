@@ -17,6 +17,7 @@ from tasks.shared.policies import champion
 from tests.flows.conftest import wheel
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("real_browser")
 def test_games_and_web_tasks_turn_together_and_scores_reach_the_lake_and_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -117,6 +117,7 @@ def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(turned: Tu
     assert [row.iteration for row in iterations(there)] == [-2, -1, 0]
 
 
+@pytest.mark.slow
 def test_a_record_is_counted_once_and_an_import_without_a_new_one_has_no_iteration(
     small: Config, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_record_is_counted_once_and_an_import_without_a_new_one_has_no_iterati
     assert [mixed[name] for name in COUNTS] == [1, 2, 1, 2]
 
 
+@pytest.mark.slow
 def test_what_two_imports_hold_alike_is_imitated_once_and_stays_so_when_filtered_again(
     small: Config, tmp_path: Path
 ) -> None:
@@ -169,6 +171,7 @@ def test_one_bad_record_refuses_all_and_names_file_line_and_field(
     ]
 
 
+@pytest.mark.slow
 def test_screens_of_an_imported_data_set_are_read_off_their_pixels_once(
     small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,6 +173,7 @@ def test_what_a_judge_on_probation_accepts_is_held_back_until_it_has_agreed_ofte
     assert {routes_of(lake)[name] for name in accepted} == {"sft"}
 
 
+@pytest.mark.slow
 def test_a_judge_is_asked_where_a_verifier_knows_but_never_changes_a_route_there(
     small: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ def stages(lake: Lake) -> set[str]:
     return set(lake.read("stages", ["stage"], {"iteration": 0})["stage"].to_pylist())
 
 
+@pytest.mark.slow
 def test_a_run_ends_before_the_next_stage_says_why_and_goes_on_after_resume(
     turned: Turned, capfd: pytest.CaptureFixture[str]
 ) -> None:

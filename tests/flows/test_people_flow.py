@@ -22,6 +22,9 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.policies import policy_row
 
+pytestmark = pytest.mark.slow
+
+
 Row = dict[str, Any]
 
 

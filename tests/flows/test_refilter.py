@@ -46,6 +46,7 @@ def copy_first_iteration(lake: Lake) -> None:
         lake.append(table, [{**row, "trajectory_id": f"copy {row['trajectory_id']}", "iteration": 1} for row in rows])
 
 
+@pytest.mark.slow
 def test_other_gates_decide_anew_and_the_report_says_what_changed(small: Config) -> None:
     collect(small)
     before = routes(small)
@@ -65,6 +66,7 @@ def test_other_gates_decide_anew_and_the_report_says_what_changed(small: Config)
         refilter(small, (7, 9))
 
 
+@pytest.mark.slow
 def test_what_is_cut_short_goes_on_and_reports_the_whole(small: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     collect(small)
     copy_first_iteration(Lake.open(small.lake))

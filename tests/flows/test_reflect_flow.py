@@ -31,6 +31,7 @@ def numbers(lake: Lake) -> dict[str, int]:
     return json.loads(lake.read("stages", where={"stage": "reflect", "iteration": 0}).to_pylist()[0]["result"])
 
 
+@pytest.mark.slow
 def test_a_failure_gets_a_verified_correction_which_the_next_training_has_with_loss_on_nothing_that_was_replayed(
     small: Config, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def asked(config: Config) -> dict[str, object]:
     return {**fields, "history_images": config.policy.history_images, "practice": []}
 
 
+@pytest.mark.slow
 def test_a_stage_that_was_cut_short_goes_on_and_doubles_nothing(
     small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_stage_that_was_cut_short_goes_on_and_doubles_nothing(
     assert sorted(again) == lost
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_does_not_repeat_itself_is_given_up_with_the_reason(
     small: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

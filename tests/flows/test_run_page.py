@@ -42,6 +42,7 @@ def asked(what: str, **body: Any) -> list[dict[str, Any]]:
         return client.request("POST", f"/{what}/filter", json=body).json()  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_a_server_hears_of_every_stage_and_its_page_has_the_lines_a_table_and_a_picture(
     small: Config, events: Seen
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_server_hears_of_every_stage_and_its_page_has_the_lines_a_table_and_a_
         time.sleep(0.5)
 
 
+@pytest.mark.slow
 def test_a_gate_that_refuses_is_an_event_and_neither_that_nor_a_server_s_trouble_changes_the_outcome(
     small: Config, events: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def rows_of(config: Config) -> dict[str, tuple[str, str, int]]:
     return {one.proposal_id: (one.status, one.reason, one.solved) for one in rows}
 
 
+@pytest.mark.slow
 def test_accepted_tasks_join_the_catalog_with_their_lineage_and_are_rolled_out_and_taken_out(making: Config) -> None:
     _, found = synthesize(making)
     assert found.proposed == 16 == found.accepted + sum(found.rejected.values())
@@ -99,6 +100,7 @@ def test_accepted_tasks_join_the_catalog_with_their_lineage_and_are_rolled_out_a
     assert (status[name], status["site/open-page"]) == ("retired", "catalog")
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_cut_short_goes_on_and_makes_what_it_would_have_made(making: Config) -> None:
     makers = ["chain", f"{HERE}:Fragile"]
     whole = made_with(making, lake="whole", makers=makers, proposals=6)

@@ -86,6 +86,7 @@ def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned, m
     assert policy_row(lake, "again").status == "candidate"
 
 
+@pytest.mark.slow
 def test_no_policy_is_made_of_what_was_forgotten_while_it_was_trained(
     turned: Turned, monkeypatch: pytest.MonkeyPatch
 ) -> None:

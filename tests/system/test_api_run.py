@@ -12,6 +12,7 @@ from tests.system.test_folder import CONFIG
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_guide_runs_an_iteration_and_returns_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -75,6 +75,7 @@ def test_a_second_signal_while_a_command_ends_changes_nothing(first: signal.Sign
     assert said.startswith(f"flywheel: ended by {first.name}; "), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_meets_a_destructor_leaves_no_half_line_of_python_s_before_ours(number: signal.Signals) -> None:
     words = [sys.executable, "-c", DESTROYING]

@@ -58,6 +58,7 @@ def test_a_disk_that_fills_up_ends_a_run_in_one_line_and_with_more_space_it_goes
     assert code == 0, said
 
 
+@pytest.mark.slow
 def test_a_lake_that_cannot_be_written_is_read_and_otherwise_refused_in_one_line(
     tmp_path: Path, disk: tuple[Path, Remount]
 ) -> None:

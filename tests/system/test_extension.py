@@ -60,6 +60,7 @@ def test_the_guide_is_the_package_to_the_letter() -> None:
 ITERATIONS = 2 if NIGHTLY else 1
 
 
+@pytest.mark.slow
 def test_an_environment_a_gate_a_judge_and_a_method_from_outside_turn_iterations(
     installed: Path, tmp_path: Path
 ) -> None:

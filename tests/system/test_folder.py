@@ -135,6 +135,7 @@ def test_the_code_s_own_folder_stays_on_the_path_of_ray_s_workers(
     assert not _path_hook("")
 
 
+@pytest.mark.slow
 def test_the_flows_are_imported_before_prefect_puts_the_folder_first(folder: Path) -> None:
     """prefect 3.9.1 does so in `prefect.utilities.importtools.load_module`, also where PYTHONSAFEPATH is set."""
     code = """

@@ -43,6 +43,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_a_wheel_has_its_command_its_profiles_and_its_checks(installed: Run) -> None:
     assert installed("--version").startswith("flywheel 0.")
     found = json.loads(installed("doctor", "--json"))
@@ -51,6 +52,7 @@ def test_a_wheel_has_its_command_its_profiles_and_its_checks(installed: Run) -> 
     assert "19 tasks, scored" in str(json.loads(installed("doctor", "--config", "miniwob", "--json"))["checks"])
 
 
+@pytest.mark.slow
 def test_a_project_of_one_s_own_begins_with_its_config(installed: Run) -> None:
     written = json.loads(installed("init", "--json", "iterations=7"))["config"]
     assert written.endswith("project/flywheel.toml")
@@ -58,6 +60,7 @@ def test_a_project_of_one_s_own_begins_with_its_config(installed: Run) -> None:
     assert 'name = "project"' in Path(written).read_text()
 
 
+@pytest.mark.slow
 def test_a_shell_completes_verbs_and_options(installed: Run) -> None:
     asked = {"_FLYWHEEL_COMPLETE": "complete_bash", "COMP_WORDS": "flywheel sta", "COMP_CWORD": "1"}
     assert installed(**asked).split() == ["status"]

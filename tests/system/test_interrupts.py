@@ -108,6 +108,7 @@ def test_a_run_that_is_interrupted_at_random_moments_ends_soon_and_comes_to_what
     assert keys(disturbed) == keys(calm)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("real_browser")
 def test_with_real_browsers_too_and_their_profiles_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +122,7 @@ def test_with_real_browsers_too_and_their_profiles_are_gone(tmp_path: Path, monk
     shutil.rmtree(config.parent)
 
 
+@pytest.mark.slow
 def test_adding_that_is_ended_says_what_the_same_command_does(tmp_path: Path):
     slow = tmp_path / "python"
     slow.write_text('#!/bin/sh\ncase "$*" in *venv*) sleep 60 ;; *) echo 3 12 1 ;; esac\n')

@@ -32,6 +32,7 @@ def finished(lake: Path) -> list[int]:
     return sorted(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every_key_once(tmp_path: Path):
     lake, config = tmp_path / "lake", tmp_path / "small.toml"

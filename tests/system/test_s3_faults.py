@@ -17,7 +17,7 @@ from tests.system.parts.proxy import Mode, Proxy, proxy_of
 from tests.system.parts.s3 import BUCKET, KEY, SECRET
 from tests.tiers import NIGHTLY
 
-pytestmark = pytest.mark.usefixtures("credentials")
+pytestmark = [pytest.mark.usefixtures("credentials"), pytest.mark.slow]
 CHOICE = {
     "iteration": 1, "weight": 0.5, "explorer_trajectories": 0, "policy_trajectories": 0, "relay_trajectories": 0,
     "pool": "unseen", "successes": 0.0, "failures": 0.0, "reason": "x",

@@ -110,6 +110,7 @@ def test_two_processes_that_write_the_same_keys_leave_each_once(config: LakeConf
     assert sum(new) == len(keys) == len(set(keys)) == 40
 
 
+@pytest.mark.slow
 def test_of_processes_that_decide_at_once_one_does_and_the_others_wait(config: LakeConfig) -> None:
     Lake.open(config)
     words = [sys.executable, "-c", DECIDE, config.model_dump_json()]

@@ -26,6 +26,9 @@ from tests.shadowed import shadow
 from tests.system.parts.commands import MARK, Command
 from tests.system.test_upgrade import CONFIG, GOLDEN
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).resolve().parents[2]
 TRIGGERS = "[triggers]\nsteps = 0\ndecisions = 1\n[desk]\nport = 0\n"
 

@@ -119,6 +119,7 @@ def test_an_upgrade_that_is_killed_after_any_step_goes_on_and_loses_nothing(lake
     assert Lake.open(config, create=False).schema_version == SCHEMA_VERSION
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_is_killed_outright_goes_on(lake: Path, flywheel: Call) -> None:
     before = rows_of(lake)
     running = subprocess.Popen(command(lake, "upgrade"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -35,6 +35,7 @@ def lake_of(store: ObjectStore) -> Any:
     return SimpleNamespace(blobs=Blobs(store), uri=store.place, rows=lambda *_: [])
 
 
+@pytest.mark.slow
 def test_a_write_that_was_refused_is_made_again_where_the_owner_deleted_the_file_meanwhile() -> None:
     def process(name: bytes) -> Callable[[RemoteStore], bool]:
         def own(store: RemoteStore) -> bool:
@@ -129,6 +130,7 @@ def test_a_lease_whose_owner_died_is_taken_over_by_one_process(critical: Callabl
         assert ended == ["held", "held"] and released(left), left
 
 
+@pytest.mark.slow
 def test_a_deletion_made_again_after_a_lost_answer_removes_no_successor_s_file(
     critical: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,27 @@ def test_the_folders_of_the_pure_tier_are_there() -> None:
     assert folders and all((ROOT / "tests" / "unit" / name).is_dir() for name in folders.split())
 
 
+@pytest.mark.parametrize(("slow", "outcome"), [("0", {"skipped": 1, "passed": 1}), ("1", {"passed": 2})])
+def test_slow_tests_are_left_out_only_where_the_makefile_says_so(
+    slow: str, outcome: dict[str, int], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiers, hook = (ROOT / "tests" / name for name in ("tiers.py", "conftest.py"))
+    monkeypatch.setenv("FLYWHEEL_SLOW", slow)
+    monkeypatch.delenv("FLYWHEEL_NIGHTLY", raising=False)
+    text = (
+        hook.read_text().replace("from tests.", "from ").replace('pytest_plugins = ["pytester", "tests.fixtures.', "#")
+    )
+    command = (ROOT / "tests" / "command.py").read_text()
+    pytester.makepyfile(tiers=tiers.read_text(), command=command, conftest=text)
+    pytester.makeini("[pytest]\nmarkers =\n    slow\n    nightly")
+    pytester.makepyfile(test_it="import pytest\n@pytest.mark.slow\ndef test_a(): ...\ndef test_b(): ...")
+    pytester.runpytest_subprocess().assert_outcomes(**outcome)
+
+
+def test_ci_runs_the_slow_tests_too() -> None:
+    assert re.findall(r"^make (.+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == ["test", "test-slow"]
+
+
 def test_a_reason_is_split_into_the_missing_part_and_the_command_that_brings_it() -> None:
     assert missing_of(lacks("no S3 server", "pip install: it")) == ("no S3 server", "pip install: it")
     assert missing_of(NO_BROWSER)[1].startswith("apt-get install")

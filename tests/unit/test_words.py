@@ -19,6 +19,7 @@ def words() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_project_passes(words: ModuleType) -> None:
     assert [f"{name}:{one.line}: {one.word}: {one.text}" for name, one in words.findings(ROOT)] == []
 

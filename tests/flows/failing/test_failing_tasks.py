@@ -14,6 +14,9 @@ from schemas.failure import EnvironmentDown, SandboxFailure
 from storage.lake import Lake
 from tasks.running.stage import result_of
 
+pytestmark = pytest.mark.slow
+
+
 Breaks = Callable[..., None]
 LINE = "fake/two-steps: 30 of 30 failed in the sandbox: ValueError: bang"
 

@@ -21,6 +21,8 @@ from tasks.train.supervised import continual_material, supervised
 from tasks.train.train import pins_of
 from tests.flows.conftest import Turned
 
+pytestmark = pytest.mark.slow
+
 
 def trained(config: Config, tasks: tuple[str, ...] = ("click-target", "enter-text"), **train: object) -> Config:
     fields = config.model_dump()

@@ -29,6 +29,9 @@ from tests.flows.methods.test_group_flow import sometimes
 from tests.taps import Taps
 from tests.tiers import NIGHTLY
 
+pytestmark = pytest.mark.slow
+
+
 OURS = re.compile(r"Action:|start_box|Thought:")
 
 

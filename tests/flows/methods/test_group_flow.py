@@ -52,6 +52,7 @@ def result(lake: Lake, stage: str, iteration: int = 1) -> dict[str, Any]:
     return json.loads(row["result"])
 
 
+@pytest.mark.slow
 def test_groups_are_rolled_out_compared_and_trained_on(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small, groups=6), 0.2), iterations=1)
     trajectories = begun.read("trajectories", where={"iteration": 1}).to_pylist()
@@ -76,6 +77,7 @@ def test_groups_are_rolled_out_compared_and_trained_on(small: Config, begun: Lak
     assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
 
 
+@pytest.mark.slow
 def test_groups_that_cannot_teach_are_refilled_and_a_collection_that_was_cut_short_goes_on_with_the_same(
     small: Config, begun: Lake
 ) -> None:
@@ -119,6 +121,7 @@ def test_where_trajectories_of_a_group_part_pairs_are_kept_and_trained_on(small:
     assert checked and all(one["success"] for one in checked)
 
 
+@pytest.mark.slow
 def test_no_pair_is_said_and_the_champion_stays(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small, method="dpo"), 0.0), iterations=1)
     assert "no two trajectories of one task and seed part" in result(begun, "train")["say"]

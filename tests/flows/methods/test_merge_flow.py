@@ -18,6 +18,7 @@ def with_seed(config: Config, seed: int) -> Config:
     return config.model_copy(update={"seed": seed})
 
 
+@pytest.mark.slow
 def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluated(turned: Turned) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)

@@ -4,6 +4,8 @@ retraining."""
 import json
 from typing import Any
 
+import pytest
+
 from apps.commands.lineage import lineage_of
 from flows.flywheel import flywheel
 from flows.policies import retrain
@@ -23,6 +25,7 @@ def judged(config: Config, tasks: tuple[str, ...] = ("click-target",), groups: i
     return config_of(fields)
 
 
+@pytest.mark.slow
 def test_trajectories_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_enters_nothing(
     small: Config,
     begun: Lake,  # noqa: F811
@@ -52,6 +55,7 @@ def test_trajectories_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_ent
         assert json.loads(again.metrics)["samples"] == metrics["samples"]
 
 
+@pytest.mark.slow
 def test_one_reward_for_all_trajectories_is_said_and_the_champion_stays(
     small: Config,
     begun: Lake,  # noqa: F811

@@ -24,6 +24,7 @@ def streamed(config: Config, tasks: tuple[str, ...] = ("click-target",), stale: 
     return config_of(fields)
 
 
+@pytest.mark.slow
 def test_groups_are_trained_on_while_others_are_rolled_out_and_every_step_names_its_weights(
     small: Config, begun: Lake
 ) -> None:

@@ -133,6 +133,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rank", "stage", "last"), [(2, "write_file", 1), (0, "tidy", 2)] if NIGHTLY else [(2, "write_file", 1)]
 )

@@ -210,5 +210,6 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_ranks_agree_on_cached_plans_changed_layouts_and_errors(tmp_path: Path):
     run_text(TOGETHER, tmp_path, tmp_path / "checkpoints", ranks=3)

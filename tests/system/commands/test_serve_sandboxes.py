@@ -14,6 +14,7 @@ from tests.command import Call
 COMMAND = [sys.executable, "-m", "apps.cli", "serve-sandboxes"]
 
 
+@pytest.mark.slow
 def test_it_says_where_it_listens_serves_real_pages_and_ends_by_a_signal() -> None:
     given = ["--port", "0", "--tasks", "click-test,enter-text", "environments.miniwob.browsers=1"]
     process = subprocess.Popen([*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

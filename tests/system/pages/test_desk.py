@@ -131,6 +131,7 @@ def test_a_correction_that_is_cancelled_leaves_no_draft_and_the_keys_their_meani
     ada.until(lambda: ada.shown not in ("", name))
 
 
+@pytest.mark.slow
 def test_the_second_of_two_people_is_told_and_overwrites_nothing(
     ada: Desk, place: Place, address: str, browsers: Callable[[], WebDriver]
 ) -> None:
@@ -177,6 +178,7 @@ def test_an_override_in_a_live_session_is_a_trajectory_and_a_pair(ada: Desk) -> 
     assert decided["route"] == "sft"
 
 
+@pytest.mark.slow
 def test_a_half_written_override_is_there_again_when_somebody_else_decides(
     ada: Desk, place: Place, address: str, browsers: Callable[[], WebDriver]
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_session_whose_desk_has_gone_offers_nothing(
         assert not offered() and "an earlier desk" in cleo.text("banner")
 
 
+@pytest.mark.slow
 def test_a_desk_that_is_ended_by_ctrl_c_says_what_is_kept_of_a_desk(place: Place, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "apps.cli", "desk", "--port", "0", "--config", str(place.file)]
     environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path)}
@@ -293,6 +296,7 @@ def test_no_proposal_is_offered_before_its_screen_is_seen(ada: Desk) -> None:
     ada.until(lambda: ada.text("state") == "ended")
 
 
+@pytest.mark.slow
 def test_on_a_phone_the_menu_is_one_line(ada: Desk) -> None:
     phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
     ada.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)

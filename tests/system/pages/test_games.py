@@ -72,6 +72,7 @@ def test_there_are_games_of_many_kinds_at_several_levels() -> None:
     assert all(entry.source and entry.graded for entry in BUILT_IN.entries.values())
 
 
+@pytest.mark.slow
 def test_the_scripted_player_wins_every_game() -> None:
     async def run() -> dict[str, Played]:
         async with SandboxPool([BUILT_IN]) as pool:
@@ -88,6 +89,7 @@ def test_the_same_actions_of_the_scripted_player_come_to_the_same() -> None:
         assert alike(first, second), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4, 5] if NIGHTLY else [3])
 def test_at_random_the_same_seed_and_actions_come_to_the_same(seed: int) -> None:
     names = list(BUILT_IN.entries) if NIGHTLY else ["bricks-1", "four-1", "lights-1"]
@@ -103,6 +105,7 @@ def test_the_scripted_player_reaches_the_threshold_of_harder_levels_in_most_game
     assert sum(first.success for first, _ in found.values()) >= 0.9 * len(found)
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_game() -> None:
     async def run() -> dict[str, set[bytes]]:
         shown: dict[str, set[bytes]] = {}

@@ -254,6 +254,7 @@ def details(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", list(BROKEN))
 def test_doctor_says_what_is_wrong_with_a_page(text: str, details: dict[str, list[str]]) -> None:
     (detail,) = details[text]

@@ -101,6 +101,7 @@ class NavigatedEnvironment(MiniwobEnvironment):
         return NavigatedSandbox(browser, self.config)
 
 
+@pytest.mark.slow
 def test_a_document_in_a_frame_looks_and_acts_as_if_the_whole_page_had_gone_to_it():
     clicked = (
         "click-button",

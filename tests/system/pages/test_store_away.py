@@ -16,7 +16,7 @@ from tests.system.parts.proxy import Mode, Proxy, proxy_of
 from tests.system.parts.s3 import BUCKET
 from tests.tiers import NIGHTLY
 
-pytestmark = pytest.mark.usefixtures("credentials")
+pytestmark = [pytest.mark.usefixtures("credentials"), pytest.mark.slow]
 SOON_S, BACK_S = 10.0, 60.0
 """The second is about what a client waits for an answer to a request that the store has taken and forgotten."""
 

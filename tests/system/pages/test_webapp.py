@@ -222,6 +222,7 @@ fetch('/late').then(() => { later.textContent = 'here' }); fetch('/never');
 </script>"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("asking", "shown"), [(ASKING, "body"), (NEVER, "here")])
 def test_an_answer_that_comes_late_is_waited_for_and_one_that_never_comes_is_so_once(
     tmp_path: Path, asking: str, shown: str

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.system.parts.ranks import run_text
 
 SCRIPT = """
@@ -54,5 +56,6 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_gradients_of_two_phases_under_different_plans_are_those_of_one_process(tmp_path: Path):
     run_text(SCRIPT, tmp_path)

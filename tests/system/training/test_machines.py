@@ -22,6 +22,9 @@ from tests.system.parts.trainings import PAGE, on, same, template, trained
 from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
+pytestmark = pytest.mark.slow
+
+
 TWICE = "{node} & {node} & wait"
 """A command that starts two machines' worth of processes on this one."""
 

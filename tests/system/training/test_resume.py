@@ -93,6 +93,7 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     return made
 
 
+@pytest.mark.slow
 def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_sample_once_on_others(plan: Job) -> None:
     folder = plan.out.parent
     unbroken = losses(whole(plan.model_copy(update={"out": folder / "unbroken"}), 2))

@@ -20,6 +20,9 @@ from storage.lake import Lake
 from tasks.shared.policies import policies
 from tests.flows.conftest import all_forked, prefect_server  # noqa: F401  (pytest finds fixtures by their names)
 
+pytestmark = pytest.mark.slow
+
+
 UPDATES = {"vllm": "/collective_rpc", "sglang": "/update_weights_from_disk"}
 """What brings weights."""
 EACH = [(stream, kind) for stream in (False, True) for kind in ("vllm", "sglang")]

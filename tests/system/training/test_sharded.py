@@ -60,6 +60,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return prepared(tmp_path_factory.mktemp("model"), request.param)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_four_ranks_depends_neither_on_the_plan_nor_on_who_holds_what(folder: Path) -> None:
     said = run("tests.system.parts.sharded_ranks", folder, timeout=300)
     undivided = (folder / "qwen3_5").exists() or (folder / "qwen3_5_moe").exists()

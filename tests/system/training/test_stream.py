@@ -122,6 +122,7 @@ def test_a_killed_collector_goes_on_and_neither_collects_nor_trains_on_anything_
     assert made["updates"] == stream.published() > len(batches)
 
 
+@pytest.mark.slow
 def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its_checkpoint(folder: Path) -> None:
     config = streaming.config(folder, stale=1)
     config = config.model_copy(update={"train": config.train.model_copy(update={"restarts": 0})})

@@ -77,6 +77,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["4", "2+2", "2+1+1", "1+1+1+1"] if NIGHTLY else ["2+1+1"])
 @pytest.mark.parametrize(
     ("heads", "keys"), [(4, 4), (4, 2), (4, 1), (12, 12), (24, 12)] if NIGHTLY else [(4, 2), (24, 12)]
@@ -140,6 +141,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_an_exchange_is_on_its_way_while_other_heads_attend(tmp_path: Path):
     """The first one and the last way back alone are waited for, forward and backward."""
     run_text(HIDDEN, tmp_path, ranks=2)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from apps.process import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,6 +29,7 @@ with heeded():
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_lists_nothing_of_what_libraries_still_hold(tmp_path: Path) -> None:
     environ = {**os.environ, "PREFECT__FLOW_RUN_ID": "none", "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(tmp_path)}
     words = [sys.executable, "-c", HOLDING]

@@ -102,6 +102,7 @@ def test_a_run_is_refused_by_the_first_failing_check(place: Any) -> None:
         require(changed(place.config, suite={"tasks": ["click-targt"]}))
 
 
+@pytest.mark.slow
 def test_the_doctor_s_exit_code_says_whether_all_is_well(place: Any) -> None:
     command = [
         sys.executable,

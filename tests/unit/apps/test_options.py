@@ -38,6 +38,7 @@ def test_init_overwrites_nothing_and_is_named_after_its_folder(tmp_path: Path, f
     assert flywheel("init", "--to", tmp_path / "file")[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "offered"), [("flywheel sta", "status"), ("flywheel retrain --", "--like")])
 def test_a_shell_completes_verbs_and_options(words: str, offered: str) -> None:
     asked = {"_FLYWHEEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}

@@ -43,6 +43,7 @@ def results(lake: Lake) -> list[QualityResult]:
     return lake.rows(QualityResult, {"iteration": 1, "table": "trajectories", "success": False, "severity": "critical"})
 
 
+@pytest.mark.slow
 def test_a_refused_iteration_goes_on_with_a_written_reason_and_is_refused_again_when_it_gets_worse(
     own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:

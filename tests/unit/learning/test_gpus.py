@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from learning.launch import lock_gpus, take_gpus
 from tests.fixtures.sentences import Sentences
 from tests.unit.learning.samples import job, parent
@@ -23,6 +25,7 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.slow
 def test_the_second_waits_and_goes_on_when_the_first_is_killed(tmp_path: Path, sentence: Sentences) -> None:
     first = training(tmp_path, "a", "b")
     assert line(first) == "has a b"

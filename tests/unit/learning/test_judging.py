@@ -58,6 +58,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     return fit(train, validation, points, Effort(reading_steps=3, epochs=12, batch=8, readings=4), seed=0)
 
 
+@pytest.mark.slow
 def test_it_learns_the_verifiers_word_and_says_the_same_when_it_is_read_again(fitted: Fitted, tmp_path: Path) -> None:
     fitted.write(tmp_path)
     judge = LocalJudge(LocalOptions(checkpoint=str(tmp_path)))

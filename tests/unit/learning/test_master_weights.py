@@ -68,6 +68,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [small, large])
 def test_two_trainings_of_eight_small_steps_move_what_one_of_sixteen_moves(
     job: Callable[..., Job], tmp_path: Path

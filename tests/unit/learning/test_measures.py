@@ -91,6 +91,7 @@ def test_two_ranks_tell_what_one_does(tmp_path: Path) -> None:
             assert alone.measures[name] == pytest.approx(shared.measures[name], rel=1e-2, abs=1e-5), name
 
 
+@pytest.mark.slow
 def test_batches_of_a_stream_tell_how_old_their_tokens_are(tmp_path: Path) -> None:
     plan, stream = replies.streamed(tmp_path, "qwen2_5_vl")
     stream.end()

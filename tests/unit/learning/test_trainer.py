@@ -48,6 +48,7 @@ def test_a_trainer_whose_starter_is_gone_ends_and_writes_nothing(folder: Path) -
     assert not plan.out.exists()
 
 
+@pytest.mark.slow
 def test_a_handful_of_samples_is_learnt_by_heart(folder: Path) -> None:
     plan = job(folder, count=4, steps=150, shift=0)
     train(plan)
@@ -102,6 +103,7 @@ def test_the_parts_of_two_processes_add_up_to_the_gradient_of_one(folder: Path) 
     assert torch.allclose(whole, parts, rtol=1e-2, atol=1e-2 * float(whole.abs().max()))
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_checkpoint_that_one_trains(folder: Path, forked: None) -> None:
     alone = job(folder, steps=2)
     train(alone)

@@ -47,6 +47,7 @@ def test_a_trajectory_with_several_decisions_counts_once(lake: Lake, add: Add) -
     assert [(row["n"], row["verified"]) for row in ask(lake, "verified").to_pylist()] == [(2, 1)]
 
 
+@pytest.mark.slow
 def test_what_is_in_quarantine_teaches_nobody_until_a_decision_lets_it_out(lake: Lake, add: Add, row: Rows) -> None:
     sampled = {"group_id": "g", "policy_version": "p1"}
     add("good", "sft", **sampled)

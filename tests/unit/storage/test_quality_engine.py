@@ -78,6 +78,7 @@ def test_every_kind_is_judged_as_pandas_judges_it(made: list[Any]) -> None:
     compare(made)
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None, phases=GENERATE)
 @given(rows.filter(lambda made: len(made) > 2))
 def test_some_tables_are_judged_as_pandas_judges_them(made: list[Any]) -> None:

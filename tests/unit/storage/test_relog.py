@@ -93,6 +93,7 @@ def forget(lake: Lake) -> None:
     forgetting.erase(lake, forgetting.Doomed([SECRET], []))
 
 
+@pytest.mark.slow
 def test_every_version_reads_without_it_for_every_reader_of_delta(lake: Lake) -> None:
     before = versions_of(lake)
     assert sum(SECRET in version for version in before) > 9
@@ -123,6 +124,7 @@ def test_bounds_of_a_file_that_was_swept_do_not_name_it_either(lake: Lake) -> No
     assert not any(SECRET.encode() in path.read_bytes() for path in Path(table_of(lake)).rglob("*.*"))
 
 
+@pytest.mark.slow
 def test_killed_anywhere_every_version_reads_once_and_the_same_command_ends_it(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from tasks.judge_training import part_of, read_split, train_judge
 from tests.fixtures.lake import make_small_lake
 
 
+@pytest.mark.slow
 def test_a_judge_is_trained_kept_in_the_lake_fetched_again_and_asked_about_other_pages_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,7 @@ def test_a_collector_that_is_away_ends_nothing_and_is_said_once(
     assert capsys.readouterr().err.count("do not reach") == 1
 
 
+@pytest.mark.slow
 def test_a_collector_that_hangs_holds_no_run_up_and_is_not_asked_again_at_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=99) as hanging:
         run = run_to(tmp_path, f"http://127.0.0.1:{hanging.getsockname()[1]}/")

@@ -41,6 +41,7 @@ def failed(lake: Lake) -> list[str]:
     return sorted(lake.read("trajectories", ["trajectory_id"], where)["trajectory_id"].to_pylist())
 
 
+@pytest.mark.slow
 def test_decisions_are_counted_since_the_last_training_and_asked_for_once_and_again_when_as_many_came(
     place: tuple[Config, Lake, list[Any]],
 ) -> None:
@@ -97,6 +98,7 @@ def submit_all(lake: Lake) -> int:
     return sum(row["n_steps"] for row in rows)
 
 
+@pytest.mark.slow
 def test_what_a_retraining_that_came_to_nothing_was_for_is_asked_for_again_a_few_times(
     place: tuple[Config, Lake, list[Any]],
 ) -> None:
@@ -121,6 +123,7 @@ def test_what_a_retraining_that_came_to_nothing_was_for_is_asked_for_again_a_few
     assert [count for _, count in emitted] == [2] * TRIES + [4]
 
 
+@pytest.mark.slow
 def test_a_retraining_that_was_killed_outright_came_to_nothing(place: tuple[Config, Lake, list[Any]]) -> None:
     config, lake, emitted = place
     config = chosen(config, steps=0, decisions=1, success_drop=0)

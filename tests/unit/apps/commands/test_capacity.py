@@ -65,6 +65,7 @@ def test_a_separate_critic_is_a_second_network(flywheel: Call, model: str) -> No
     assert alone["moments"] == pytest.approx(2 * shared["moments"], rel=0.01)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_says_what_would_and_writes_nothing(
     flywheel: Call, model: str, tmp_path: Path, sentence: Sentences
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_policy_says_what_it_was_made_from_and_an_unknown_one_is_named(site: T
     assert answer.status_code == 404 and "nobody" in answer.text
 
 
+@pytest.mark.slow
 def test_a_champion_that_a_retraining_made_is_quoted_with_its_own_success_wherever_it_is_shown(
     fresh: Place, site: TestClient
 ) -> None:
@@ -225,6 +226,7 @@ def test_the_quality_page_shows_what_failed_of_one_iteration_or_of_the_newest(si
     assert site.get("/quality?iteration=77").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_policy_that_was_rolled_back_is_shown_as_that_with_the_reason_wherever_it_is_shown(
     fresh: Place, site: TestClient, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from tests.fixtures.sentences import Sentences
 EMPTY = Module("nothing", "pip", (3, 11), (3, 13))
 
 
+@pytest.mark.slow
 def test_a_python_is_built_once_and_a_build_that_was_broken_off_is_built_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:
@@ -50,6 +51,7 @@ with alone(Path(sys.argv[1]), "nothing"):
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_told_who_builds_there_until_that_one_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:

@@ -121,6 +121,7 @@ def test_an_actor_that_disagrees_with_the_trainer_is_warned_of_and_refused_beyon
     sentence(trained(5.4, allowed), "most_mismatch", section)
 
 
+@pytest.mark.slow
 def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives_weights_that_act(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +164,7 @@ def test_the_preferred_reply_gains_against_the_rejected_one(start: Start, capsys
     assert act(plan.out) is not None
 
 
+@pytest.mark.slow
 def test_a_critic_learns_alone_then_with_the_policy_and_goes_on_with_its_child(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,7 @@ def assert_alike(one: VlmPolicy, other: VlmPolicy, contexts: list[Context], temp
         assert made.logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS if NIGHTLY else KINDS[1:2])
 def test_steps_that_go_on_from_earlier_prompts_say_what_whole_prompts_say(kind: Any, tmp_path: Path) -> None:
     build_random(kind, TEXTS, 0, tmp_path / kind)

@@ -384,6 +384,7 @@ def served(directory: Path) -> Iterator[str]:
         server.terminate()
 
 
+@pytest.mark.slow
 def test_transformers_serve_says_what_the_model_says_here(served: str, turned: Path) -> None:
     config = CONFIG.model_copy(update={"server": ServerConfig(url=served, concurrency=2)})
     require_server(config.server)

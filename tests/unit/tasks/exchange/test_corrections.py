@@ -69,6 +69,7 @@ WORDS = (*NAMES, "error", "meant")
 TARGETS = [("person", "meant"), ("person", "person"), ("refuted", "error"), ("right", "right")]
 
 
+@pytest.mark.slow
 def test_no_trainer_of_others_gets_a_replayed_or_corrected_step_for_a_target(
     corrected: tuple[Config, Lake], tmp_path: Path
 ) -> None:
@@ -210,6 +211,7 @@ def _typed(name: str, at: int) -> str:
 OURS = {name: name for name in ("group-2", *(name for name, _, _ in TAUGHT))}
 
 
+@pytest.mark.slow
 def test_the_targets_of_an_export_are_those_of_a_training_here(busy: tuple[Config, Lake], tmp_path: Path) -> None:
     config, lake = busy
     assert _weighed(lake, OURS) == TAUGHT
@@ -229,6 +231,7 @@ def test_the_targets_of_an_export_are_those_of_a_training_here(busy: tuple[Confi
     assert _lessons(trl, OURS) == {one for one in TAUGHT if one[0] not in whole}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["atif", "verl", "trl", "lerobot"] if NIGHTLY else ["verl"])
 def test_what_was_a_target_is_one_where_it_is_imported_and_nothing_else_is(
     busy: tuple[Config, Lake], tmp_path: Path, name: str

@@ -342,6 +342,7 @@ def test_no_other_format_waits_for_prompts(built: Callable[[str], Path], tmp_pat
     assert form.notes == []
 
 
+@pytest.mark.slow
 def test_an_import_of_an_export_keeps_what_it_kept_and_no_tokens(built: Callable[[str], Path], tmp_path: Path) -> None:
     place = place_of(built("tiny"), tmp_path / "a", "tiny")
     acted(place, *THOUGHTS)

@@ -239,6 +239,7 @@ def test_a_rollback_is_in_effect_once_it_is_recorded_and_the_same_command_goes_b
     assert event_of(lake, "rollback:0001") is None
 
 
+@pytest.mark.slow
 def test_of_two_that_are_decided_on_at_once_the_second_is_held_against_the_first(
     lake: Lake, config: Config, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def gates(lake: Lake, scripts: Iterable[Script]) -> list[str]:
     return ["" if one.passed else one.decided_by for one in decisions]
 
 
+@pytest.mark.slow
 def test_no_clean_trajectory_is_lost_where_a_clock_ticks(lake: Lake) -> None:
     assert all(one.clock for one in CLOCKS) and set(gates(lake, CLOCKS)) == {""}
 
@@ -95,6 +96,7 @@ def test_a_lake_without_some_of_its_pictures_is_filtered_as_before(config: Confi
     assert {one.passed for one in decide(config, lake, 0)[0]} == {True}
 
 
+@pytest.mark.slow
 def test_sparse_pages_at_the_size_of_a_desktop_are_neither_blank_nor_copies_of_each_other(config: Config) -> None:
     def page(x: int, y: int) -> bytes:
         image = Image.new("RGB", (1920, 1080), "white")

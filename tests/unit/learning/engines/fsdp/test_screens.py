@@ -49,6 +49,7 @@ def test_features_and_gradients_of_many_screens_are_those_of_each(kind: str, tmp
     assert all(torch.allclose(wanted[name], found[name], rtol=1e-8, atol=1e-8) for name in wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS if NIGHTLY else KINDS[1:2])
 def test_a_layer_asks_for_all_screens_and_all_their_windows_in_one_call(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
