@@ -59,9 +59,9 @@ def _practice(config: Config, iteration: int, task_id: str, total: int) -> Curri
 
 
 def _choice(config: Config, iteration: int, row: Weighed, count: int, share: float) -> CurriculumChoice:
-    trained = iteration > 0
-    policy_share = config.collect.policy_share if trained else 0.0
-    relay_share = config.collect.relay_share if trained else 0.0
+    acts = iteration > 0 or config.policy.given
+    policy_share = config.collect.policy_share if acts else 0.0
+    relay_share = config.collect.relay_share if acts else 0.0
     shares = mix(count, row.pool, policy_share, relay_share, config.curriculum.hopeless_share)
     return CurriculumChoice(
         iteration=iteration,

@@ -45,9 +45,10 @@ def prepare_lake(run: Run, iteration: int) -> PlainResult:
     seeds = measured_first(config)
     explorer = summary(measure(config, lake, explorer_policy(config), {"suite": seeds["explorer"]}, iteration))
     first = load_policy(config, lake, INITIAL)
-    untrained = summary(measure(config, lake, first, {"suite": seeds["untrained"]}, iteration))
-    text = f"explorer {explorer.text}; untrained policy {untrained.text}"
-    return PlainResult(text=text, numbers={"explorer": asdict(explorer), "untrained": asdict(untrained)})
+    start = summary(measure(config, lake, first, {"suite": seeds["untrained"]}, iteration))
+    name = "given policy" if config.policy.given else "untrained policy"
+    text = f"explorer {explorer.text}; {name} {start.text}"
+    return PlainResult(text=text, numbers={"explorer": asdict(explorer), "untrained": asdict(start)})
 
 
 def renewed(lake: Lake, tasks: Sequence[GuiTask]) -> list[GuiTask]:
@@ -61,14 +62,14 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     folder = work_folder(lake, "initial")
     shutil.rmtree(folder)
     source = Path(config.policy.base)
-    if config.policy.base == "tiny":
+    if not config.policy.given:
         from models.tiny.build import build_tiny  # late, because most flows do not need `torch`
 
         phrases = [phrase for name in config.think.thinkers for phrase in THINKERS.class_of(name).phrases]
         build_tiny(config.policy, run_until_interrupted(_texts(config, tasks)), config.seed, folder, phrases)
         source = folder
     require_sound(source)
-    method = "random" if config.policy.base == "tiny" else "given"
+    method = "given" if config.policy.given else "random"
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}", carried(source, {CRITIC}))
     recipe = PolicyRecipe(INITIAL, "", PREPARE, {}, "initial")
     register(lake, config, recipe, method, checkpoint, {}, config.seed)

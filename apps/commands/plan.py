@@ -299,7 +299,7 @@ def _bytes_each(lake: Lake | None) -> float:
 
 
 def _bytes_of_policy(config: Config) -> float:
-    if config.policy.base == "tiny":
+    if not config.policy.given:
         return BYTES_PER_POLICY
     return COPIES * sum(file.stat().st_size for file in weight_files(Path(config.policy.base)))
 

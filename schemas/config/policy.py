@@ -156,6 +156,11 @@ class PolicyConfig(Section):
     """Patches along each side of an image token; a token covers `merge` x `merge` patches."""
 
     @property
+    def given(self) -> bool:
+        """Whether the first policy is a given model, which can act, and not one with random weights."""
+        return self.base != "tiny"
+
+    @property
     def acts_on_server(self) -> bool:
         """Whether a server runs the model."""
         return self.backend == "server" or (self.backend == "auto" and self.server.named)

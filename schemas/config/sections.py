@@ -161,7 +161,8 @@ class CollectConfig(Section):
     practice_trajectories: Whole = 40
     """Trajectories per practice page and iteration."""
     policy_share: Share = 0.5
-    """Share of the trajectories that the policy makes alone, once a trained policy exists."""
+    """Share of the trajectories that the policy makes alone: in every iteration if `policy.base` is a given model, else
+    from iteration 1 on, after a training."""
     relay_share: Share = 0.0
     """Share of the trajectories that the policy starts and the explorer continues from the state reached."""
     explorer: str = "page"
@@ -190,7 +191,7 @@ class EvaluateConfig(Section):
     held_out_seeds: Whole = 5
     """Seeds per held-out task."""
     untrained_seeds: Count = 5
-    """Seeds per task for the untrained policy, which is evaluated once per lake."""
+    """Seeds per task for the first policy, given or untrained, which is evaluated once per lake."""
     explorer_seeds: Count = 15
     """Seeds per task for the explorer, which is evaluated once per lake."""
 

@@ -201,7 +201,7 @@ def require_descent(config: Config, lake: Lake) -> None:
                 f"policy.{key}={made[key]}.",
                 "Set a new `lake.uri`, or bring the other checkpoint in as a challenger: `flywheel adopt DIR`.",
             )
-    if origin.kind == "initial" and config.policy.base != "tiny":
+    if origin.kind == "initial" and config.policy.given:
         _require_family(config, made, lake.uri)
 
 

@@ -217,7 +217,7 @@ def _processor(config: Config) -> str:
     from models.families.processor import read_processor
     from models.families.registry import family_of
 
-    if config.policy.base == "tiny":
+    if not config.policy.given:
         return "the small policy's own"
     require_base(config)
     limits = family_of(config.policy).limits
@@ -336,7 +336,7 @@ def _actor(config: Config) -> str:
     """Describe whether the server or this process runs the policy's network."""
     if not config.policy.acts_on_server:
         return f"it does not act: `policy.backend` is {config.policy.backend}"
-    if config.policy.base != "tiny":
+    if config.policy.given:
         return "it acts, not this process"
     return "it acts, not this process: it must load the checkpoints of the small policy (`policy.base` is tiny)"
 

@@ -50,7 +50,7 @@ def for_later_trainings(config: Config) -> str:
     """Return a sentence with the set keys that the small policy's first training does not read; empty without such
     keys."""
     train = config.train
-    if config.policy.base != "tiny" or method_of(train).settings(train) is not train:
+    if config.policy.given or method_of(train).settings(train) is not train:
         return ""
     found = _set_among(config, ["train.steps", *(["train.learning_rate"] * bool(train.learning_rate_first))])
     instead = " and ".join(f"{key}_first" for key in found)

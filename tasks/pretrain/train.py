@@ -139,7 +139,7 @@ def _job(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path) -> tupl
 
 def _start(config: Config, lake: Lake, pins: Mapping[str, int], folder: Path) -> Path:
     """Return the folder of the policy to begin from: `policy.base`, or a new one of the configured sizes."""
-    if config.policy.base != "tiny":
+    if config.policy.given:
         return Path(config.policy.base)
     from learning.engines.tiny.pages import PHRASES
     from models.tiny.build import build_tiny
@@ -178,7 +178,7 @@ def _parameters(config: Config) -> int:
     from models.tiny.network import TinyNet
 
     settings = config.train.pretrain
-    if config.policy.base == "tiny":
+    if not config.policy.given:
         sizes = sizes_of(_shaped(config), FIXED_TOKENS + settings.phrases)
         return sum(math.prod(one) for part in parts_of(sizes).values() for one in part.values())
     net = TinyNet.load(Path(config.policy.base))

@@ -195,7 +195,7 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
     version = None if free else champion_if_any(lake)
     thinking = config.model_copy(update={"policy": config.policy.model_copy(update={"thoughts": True})})
     resources = ThinkerResources(lambda: load_policy(thinking, lake, champion(lake).policy_version))
-    untrained = version is None or (version.kind == "initial" and config.policy.base == "tiny")
+    untrained = version is None or (version.kind == "initial" and not config.policy.given)
     options = THINKERS.read(config.think)
     kinds = {name: THINKERS.class_of(name) for name in options if not (name == "policy" and untrained)}
     return [kind(options[name], resources) for name, kind in kinds.items() if not (free and kind.asks_model)]

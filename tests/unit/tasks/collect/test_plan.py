@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from schemas.config import config_of
 from schemas.failure import UsageError
 from schemas.tables.curriculum import CurriculumChoice
@@ -50,3 +52,11 @@ def test_a_task_that_joins_a_lake_later_is_in_its_table_of_tasks_and_what_is_lef
     assert {one.task_id for one in begun.lake.rows(GuiTask)} == {"fake/click-target", "fake/note"}
     assert list(cast(dict[str, str], numbers["left_out"])) == ["hybrid"]
     sentence(numbers["say"])
+
+
+@pytest.mark.parametrize(("base", "kinds"), [("tiny", {"explorer"}), ("/models/a-vlm", {"explorer", "policy"})])
+def test_a_given_policy_acts_in_the_first_iteration_already(base: str, kinds: set[str], tmp_path: Path) -> None:
+    begun = run(tmp_path, "click-target", "note")
+    config = begun.config.model_copy(update={"policy": begun.config.policy.model_copy(update={"base": base})})
+    choose_tasks.fn(config, 0)
+    assert {one.policy for one in plan(begun, 0, "policy-initial")} == kinds
