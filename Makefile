@@ -35,7 +35,7 @@ test-lists: .venv/ready
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) tests/unit/test_*.py tests/unit/schemas tests/unit/apps/test_reference.py \
 		tests/unit/learning/engines/test_choice.py
 
-# Without lakes, processes and trainings.
+# Only the tests that need no lake, process or training.
 test-pure: .venv/ready
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(PURE)
 

@@ -49,7 +49,7 @@ def call(flow: str, *arguments: Any) -> Any:
             return _recorded(called, arguments, url)
         if url:
             problem = f"The Prefect server at {url} (PREFECT_API_URL) does not answer"
-            err().print(f"{problem}: this continues without it, and will not be on its page.", style="yellow")
+            err().print(f"{problem}. The command continues; its page will not list this run.", style="yellow")
         return run_unrecorded(called, *arguments)
 
 

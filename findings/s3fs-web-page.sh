@@ -2,7 +2,7 @@
 # s3fs 2026.9.0 (aiobotocore 3.10.0, botocore 1.43.117), 2026-11-27
 #
 # Guess: an S3 client that points at a web server, such as the console port of an object store, raises an error at the
-# first response, because an HTML page is no bucket listing.
+# first response, because an HTML page is not a bucket listing.
 # What happens: `ls` of any bucket is an empty list, and `exists` is true for any name: each page with status 200 counts as
 # an empty bucket. A JSON page with status 200 raises OSError `Internal Server Error`, although the server had no error.
 set -euo pipefail

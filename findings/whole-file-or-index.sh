@@ -3,7 +3,7 @@
 # An expert would guess: a checkpoint directory with model.safetensors and model.safetensors.index.json has one meaning,
 # and the index, which names the files, decides everywhere.
 # What happens: transformers reads model.safetensors and never opens the index; SGLang (like vLLM) reads the index's
-# shards. A directory that was saved whole once and in shards later trains from one save and serves the other.
+# shards. A directory that was saved whole once and in shards later is trained from one save and served from the other.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

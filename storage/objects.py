@@ -148,7 +148,10 @@ def inside(name: str) -> str:
         LakeError: the name leads out of its folder: an absolute path, `..`, or a zero byte.
     """
     if name.startswith("/") or "\0" in name or ".." in name.split("/"):
-        raise LakeError(f"{name[:200]!r} is not a file name: it leads out of its folder.", "Where did it come from?")
+        raise LakeError(
+            f"{name[:200]!r} is not a file name: it leads out of its folder.",
+            "Use a name without `..`, a leading `/` and null bytes.",
+        )
     return name
 
 

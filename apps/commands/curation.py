@@ -43,7 +43,7 @@ def changes_as_json(found: "Changes") -> dict[str, Any]:
 def show_changes(found: "Changes") -> None:
     """Prints the changes."""
     console, gates = out(), found.gates
-    console.print(f"{found.changed} of {found.trajectories} trajectories go elsewhere")
+    console.print(f"{found.changed} of {found.trajectories} trajectories change their route")
     table = make_table("<gate", "rejected before", "now", gap=2)
     for gate in sorted({*gates.before, *gates.after}):
         table.add_row(gate, *(str(counts.get(gate, 0)) for counts in (gates.before, gates.after)))

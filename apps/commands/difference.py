@@ -142,7 +142,7 @@ def _pins(lake: Lake, name: str) -> dict[str, int]:
     except ValueError as error:
         known = ", ".join(policies(lake)) or "none"
         raise UsageError(
-            f"`{name}` is not a policy of {lake.uri}, `{NOW}` or a time.", f"Policies: {known}."
+            f"`{name}` is neither a policy of {lake.uri}, nor `{NOW}`, nor a time.", f"Policies: {known}."
         ) from error
     return lake.versions_at(moment)
 

@@ -183,8 +183,8 @@ def show_forgotten(found: Erased) -> None:
         console.print(f"training data no longer known for: {', '.join(found.unknown)}", soft_wrap=True)
     if found.duplicates:
         listed = ", ".join(found.duplicates)
-        console.print(f"rejected as their duplicates, until `flywheel refilter`: {listed}", soft_wrap=True)
+        console.print(f"rejected as duplicates of them (`flywheel refilter` decides again): {listed}", soft_wrap=True)
     if found.judges:
         console.print(f"judges that learned from pages of them: {', '.join(found.judges)}", soft_wrap=True)
     if not found.dry_run:
-        console.print("The report is gone with them; `flywheel report` writes it anew. Exports are not reached.")
+        console.print("The report was removed too; `flywheel report` writes a new one. Exported files keep their data.")

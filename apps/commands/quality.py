@@ -69,7 +69,7 @@ def override(
     else:
         for row in written:
             typer.echo(f"{row.table}: {row.expectation}: overridden by {row.person}")
-        typer.echo("Run the same command again: it continues.")
+        typer.echo("Run the stopped command again; it continues.")
 
 
 VERBS = (show, check, override)

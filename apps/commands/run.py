@@ -139,4 +139,4 @@ def show_collected(collected: IterationData, as_json: bool) -> None:
     out().print(f"iteration {collected.iteration}: {stages or 'nothing yet'}", markup=False)
     for one in collected.failing:
         out().print(one.text, markup=False)
-    out().print("flywheel run continues from there", markup=False)
+    out().print("`flywheel run` continues this iteration", markup=False)

@@ -65,7 +65,9 @@ class DeskGuard:
         if name is None:
             return _refused(421, f"`host`: {host[:60]!r} is not a host name.")
         if self._token is None and name not in self._hosts:
-            return _refused(421, f"The desk is not called {name!r}. Open it by the address that it printed.")
+            return _refused(
+                421, f"The desk does not accept the host name {name!r}. Open the address that the desk printed."
+            )
         changes = scope["method"] not in ("GET", "HEAD")
         if _foreign(headers, host, changes):
             return _refused(403, "A page of another site asked for this.")

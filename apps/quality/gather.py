@@ -95,7 +95,10 @@ def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> 
     known = sorted(lake.iterations("quality"), key=chronological, reverse=True)
     if iteration is not None and iteration not in known:
         there = ", ".join(label_of(one) for one in known[:10]) or "none"
-        raise UsageError(f"No gate has checked {label_of(iteration)}.", f"Checked: {there}; `flywheel quality check`.")
+        raise UsageError(
+            f"No quality checks have run on {label_of(iteration)}.",
+            f"Checked: {there}. Run `flywheel quality check --iteration {iteration}`.",
+        )
     left = known if before is None else [one for one in known if chronological(one) < chronological(before)]
     shown = [iteration] if iteration is not None else left[:ITERATIONS]
     first, last = min(shown, default=0), max(shown, default=0)

@@ -94,6 +94,6 @@ class Serving:
         """Checks a requested seed; raises ValueError for an invalid or held-out seed."""
         end = 3 * SPLIT_STARTS["validation"] if self.held_out else SPLIT_STARTS["validation"]
         if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < end:
-            more = "" if self.held_out else "; seeds from there on are held out (--held-out)"
+            more = "" if self.held_out else "; larger seeds are held out (`--held-out` serves them)"
             raise ValueError(f"`seed`: {str(given)[:40]} is not an integer from 0 to {end - 1:,}{more}")
         return given

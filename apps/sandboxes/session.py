@@ -82,7 +82,7 @@ class WireSession:
             failed = {"code": -32601, "message": "No tools are called here: send `step`."}
             return {"type": "mcp", "data": {"jsonrpc": "2.0", "id": None, "error": failed}}
         if kind not in ("reset", "step"):
-            return refused(UNKNOWN, f"There is no message {str(kind)[:40]!r}: reset, step, state, close.")
+            return refused(UNKNOWN, f"Unknown message {str(kind)[:40]!r}: send reset, step, state or close.")
         if not isinstance(data, dict):
             return refused(INVALID, "`data` is not an object.", errors=[])
         try:
@@ -144,7 +144,7 @@ class WireSession:
             raise ValueError(f"`reset` takes no `{unknown[0][:40]}`: it takes {', '.join(sorted(RESETS))}")
         name = data.get("episode_id")
         if name is not None and not (isinstance(name, str) and 0 < len(name) <= 255):
-            raise ValueError("`episode_id` is not a text of at most 255 characters")
+            raise ValueError("`episode_id` is not a string of 1 to 255 characters")
         if not isinstance(data.get("elements", False), bool):
             raise ValueError("`elements` is neither true nor false")
         seed = data.get("seed")

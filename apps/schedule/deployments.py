@@ -140,7 +140,7 @@ def require_project(client: SyncPrefectClient, configured: Callable[[], LakeConf
         if _is_here(config, lake):
             continue
         raise UsageError(
-            f"`{name}` is deployed for another project: of the lake at {lake[1]}, in {folder or 'a place of its own'}.",
+            f"`{name}` is deployed for another project: the lake at {lake[1]}, in {folder or 'another folder'}.",
             f"Work there, or set PREFECT_API_URL to the server of this project (its lake: {config.uri}); `flywheel "
             "schedule deploy --replace` takes these over.",
         )
@@ -255,7 +255,7 @@ def _require_ours(client: SyncPrefectClient, place: WorkPool) -> None:
         if not ours:
             whose = f"of the lake at {lake[1]}" if lake else f"of {there.entrypoint}, whose lake is unknown"
             raise UsageError(
-                f"`{name}` is deployed there already: {whose}, in {folder or 'a place of its own'}.",
+                f"The server already has a deployment `{name}` {whose}, in {folder or 'another folder'}.",
                 "A Prefect server has the deployments of one lake: use another one (`flywheel up` starts one where "
                 "PREFECT_API_URL is not set), or take these over with their schedules by `flywheel schedule deploy "
                 "--replace`.",

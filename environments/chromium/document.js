@@ -1,6 +1,6 @@
 /* Limits for third-party documents, in addition to those of every page (`in_page.js`): a document has no storage, opens
-   no other document, and its start does not advance the page's clock, which only actions move. An environment's own
-   script defines `page.verdict`. */
+   no other document, and finishes its start before the first action. An environment's own script defines
+   `page.verdict`. */
 (() => {
   "use strict";
   const page = window.__page;
@@ -34,8 +34,8 @@
     if (link && elsewhere(event, link)) event.preventDefault();
   });
 
-  /* The clock only moves with actions. If `start` waits for a timer, the clock is moved to that timer. Waiting for the
-     browser itself, such as for an image, does not take the page's time. */
+  /* During the start only timers move the clock: if `start` waits for a timer, the clock jumps to it. Waiting for the
+     browser itself, such as for an image, takes none of the page's time. */
   const MOST_TURNS = 1000;
   /* Return the result of `start()`; `name` names it in errors. */
   page.started = async (name, start) => {

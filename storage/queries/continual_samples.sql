@@ -1,7 +1,7 @@
 -- Read what a continual training needs of the samples in the Parquet file $drawn, in order: everything but the images.
 -- The instruction is left out, because a failure is not learned as a reply to it.
 --
--- $drawn has one row a sample: `sample`, kind, task_id, `source` (a screenshot, or the annotation that compares two),
+-- $drawn has one row per sample: `sample`, kind, task_id, `source` (a screenshot, or the annotation that compares two),
 -- weight, `positions` (when it is trained on). A question that was annotated several times is read once.
 WITH
 drawn AS (FROM read_parquet($drawn)),

@@ -1,7 +1,7 @@
--- Read the steps, in order, of the accepted trajectories before iteration $iteration that one of its successes may
--- copy: those with the same task and instruction. Imports match by instruction alone, without case and white space,
--- because their task is only the file that they came with. Imports come before the lake's own iterations, older ones
--- first (`schemas.tables.stage.turn`).
+-- Read the earlier accepted trajectories that a success of iteration $iteration may repeat, with their steps in order:
+-- those with the same task and instruction. Imports match by instruction alone, without case and white space, because
+-- their task is only the file that they came with. Imports come before the lake's own iterations, older ones first
+-- (`schemas.tables.stage.turn`).
 WITH
 named AS (
     SELECT

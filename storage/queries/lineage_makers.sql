@@ -1,5 +1,5 @@
--- Count the verdicts and annotations in the data of a trained-on version, by judge (its version names model and prompt)
--- and by author of annotations, such as thoughts.
+-- Count the verdicts and annotations in a data version that a training read, by judge (its version names model and
+-- prompt) and by author of annotations, such as thoughts.
 WITH used AS (SELECT trajectory_id FROM decisions WHERE route IN ('sft', 'ct', 'rl'))
 SELECT 'judge' AS kind, gate_version AS name, NULL::VARCHAR AS version, count(*) AS n
 FROM verdicts SEMI JOIN used USING (trajectory_id)

@@ -1,6 +1,6 @@
 -- Read what a training needs of the perception samples in the Parquet file $drawn, in order: everything but the images.
 --
--- $drawn has one row a sample: `sample`, kind, task_id, `source` (the annotation), weight, `positions` (when it is
+-- $drawn has one row per sample: `sample`, kind, task_id, `source` (the annotation), weight, `positions` (when it is
 -- trained on). The question is the instruction and the answer is the thought; for a pair of screens the question is
 -- what changed.
 SELECT

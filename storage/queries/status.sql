@@ -2,7 +2,7 @@
 -- and how long it took.
 --
 -- Success is that of `views/measured_success.sql`; `held_out` is the same over the tasks that are only measured and
--- never trained on. The explorer is measured once a lake, so its values are the same in every row. `wall_s` is the time
+-- never trained on. The explorer is measured once per lake, so its values are the same in every row. `wall_s` is the time
 -- of the stages, and `orchestration_s` the time between them. The columns `own_*` are those of
 -- `views/verified_rates.sql` for trajectories that the policy made alone.
 WITH

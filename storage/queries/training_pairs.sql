@@ -1,5 +1,5 @@
 -- Read all preferences, each with its context: the steps before, and the last $history_images screens, oldest first.
--- The actions of both sides are those of their steps; a side that is no step, as in a correction, has no action.
+-- The actions of both sides are those of their steps; a side that is not a step, as in a correction, has no action.
 --
 -- Trajectories in quarantine, and environment failures (route none), are on neither side. Of two trajectories that
 -- part, only one that is still accepted is preferred, and never by a step that an import's record calls wrong or takes

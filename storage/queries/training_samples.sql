@@ -2,7 +2,7 @@
 --
 -- Without $thoughts, no thoughts are read; with them, the share $without of the trajectories is read without thoughts.
 --
--- $drawn has one row a sample: `sample`, trajectory_id, `way` (the steps up to and including this one), `grounding`
+-- $drawn has one row per sample: `sample`, trajectory_id, `way` (the steps up to and including this one), `grounding`
 -- (whether only its questions are trained on), `corrected` (whether the reviewer's correction is trained on instead of
 -- the step), `weight`, `positions` (when it is trained on). The last two are returned unchanged. A sample shows the
 -- last $history_images screens of its way. A step's thought is the reviewer's, else its own, else the newest annotated

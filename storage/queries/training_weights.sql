@@ -18,8 +18,8 @@
 --
 -- A step that a reviewer corrected is not a target as it was recorded, unless a verifier accepted its trajectory and
 -- nothing verified the correction (`replaces`). The correction is a target (`corrected`) after the steps that led
--- there, which have no weight. It is no target if a sandbox refuted it, or, where $corrections is `verified`, before a
--- sandbox verified it. If another trajectory shows that the correction succeeds, that trajectory teaches it, unless the
+-- there, which have no weight. It is not a target if a sandbox refuted it or, with $corrections `verified`, has not yet
+-- verified it. If another trajectory shows that the correction succeeds, that trajectory teaches it, unless the
 -- correction was undone. A trajectory that took longer than the recorded success does not count as showing it.
 --
 -- Imports from a source that states its targets (`given_targets`) have no other targets here. In any other import, a

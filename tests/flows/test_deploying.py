@@ -116,7 +116,9 @@ def test_the_deployments_of_another_lake_are_not_taken_over_in_silence(
         deploy(client, place(mine), replace=True)
         assert deployment(client, "flywheel").job_variables["working_dir"] == str(mine)
         client.update_deployment(deployment(client, "report").id, DeploymentUpdate(tags=[], entrypoint="else.report"))
-        with pytest.raises(UsageError, match=r"deployed there already: of else\.report, whose lake is unknown"):
+        with pytest.raises(
+            UsageError, match=r"deployment `report` of else\.report, whose lake is unknown"
+        ):
             deploy(client, place(mine))
         deploy(client, place(mine), replace=True)
         deploy(client, place(mine))
@@ -139,7 +141,7 @@ def test_schedules_of_another_project_are_not_changed(tmp_path: Path, monkeypatc
             lambda: run("report"),
             lambda: set_("collect", every="6h"),
         ):
-            with pytest.raises(UsageError, match=rf"another project: of the lake at \S*{theirs}/lake, in {theirs}"):
+            with pytest.raises(UsageError, match=rf"another project: the lake at \S*{theirs}/lake, in {theirs}"):
                 act()
         assert (handed_out(client), schedules(client)) == (before, kept)
         for folder in (nobodys, theirs):  # a folder in which there is no lake is no other project

@@ -64,7 +64,7 @@ async function keep() {
   }
   $("banner").hidden = true;
   if (written.length) localStorage.removeItem(draft);
-  toast(written.length ? `Saved ${written.length} thoughts.` : "There is nothing to save.");
+  toast(written.length ? `Saved ${written.length} ${written.length === 1 ? "thought" : "thoughts"}.` : "There is nothing to save.");
 }
 
 $("keep").addEventListener("click", keep);

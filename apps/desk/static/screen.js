@@ -9,7 +9,7 @@ const shape = (tag, attributes) => {
 };
 
 /** One screen. `show` draws a screenshot, `mark` the points of an action and its correction, `boxes` the elements.
-   `ready` is true once the screenshot is visible; `came` is called with whether it loaded. */
+   `ready` is true once the screenshot is visible; `came` is called with true when it has loaded, false if it failed. */
 export class Screen {
   constructor(svg, came = () => {}) {
     Object.assign(this, { svg, came, ready: false });

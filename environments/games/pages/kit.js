@@ -1,6 +1,5 @@
 "use strict";
-/* Shared by the built-in games: random numbers, a bar, a board of cells, a canvas, keys, and actions for `game.hint`.
-   */
+/* Shared by the built-in games: random numbers, a bar, a board, a canvas, keys, and actions for `game.hint`. */
 const kit = {
   SIDE: 224,
   /* A whole number from 0 to below n. */

@@ -3,7 +3,7 @@
 --
 -- Success is measured on test seeds (2,000,000 and up), which no choice of the flywheel uses; a policy without test
 -- trajectories is measured on its validation seeds. Success is the mean over tasks. Environment failures (success is
--- null) are left out. A measured actor that is not in `policies` is the explorer, measured once a lake.
+-- null) are left out. A measured actor that is not in `policies` is the explorer, measured once per lake.
 SELECT
     actor,
     suite,

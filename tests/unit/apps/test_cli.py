@@ -94,7 +94,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one(flywheel: Call, place: Any
         (("merge", "policy-0000", "policy-0000"), "at least two different policies"),
         (("merge", "policy-0000", "policy-0001", "--weights", "0.5,0.6"), "add up to 1"),
         (("diff", "policy-0000"), "compares two versions, not 1"),
-        (("diff", "policy-0000", "policy-9"), "`policy-9` is not a policy"),
+        (("diff", "policy-0000", "policy-9"), "`policy-9` is neither a policy"),
         (("forget",), "was given no trajectory"),
         (("forget", "nobody", "--reason", "asked"), "no trajectory `nobody`"),
         (("rollback", "nobody"), "no policy `nobody`"),

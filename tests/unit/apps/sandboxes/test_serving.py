@@ -135,8 +135,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown action": ({"type": "step", "data": {"type": "tap"}}, "Invalid action"),
     "a point off the screen": ({"type": "step", "data": {"type": "click", "x": 1.1, "y": 0}}, "less than or equal"),
     "data that is a list": ({"type": "step", "data": [1]}, "`data` is not an object"),
-    "an unknown message": ({"type": "jump"}, "There is no message 'jump'"),
-    "no message": ([], "There is no message 'None'"),
+    "an unknown message": ({"type": "jump"}, "Unknown message 'jump'"),
+    "no message": ([], "Unknown message 'None'"),
 }  # fmt: skip
 
 
