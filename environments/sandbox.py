@@ -83,7 +83,7 @@ class Sandbox(ABC):
         try:
             png, width, height = await asyncio.to_thread(plain, seen.png)
         except Exception as error:  # Pillow raises SyntaxError, zlib.error, struct.error and more for a broken one
-            raise SandboxFailure(f"the screen is no picture: {error}"[:_LONGEST_REASON]) from error
+            raise SandboxFailure(f"the screen is not an image: {error}"[:_LONGEST_REASON]) from error
         return replace(seen, png=png, width=width, height=height)
 
     @final

@@ -111,7 +111,7 @@ class RapidReader(ScreenReader):
         try:
             picture = rgb_of(png)
         except (UnidentifiedImageError, OSError) as error:
-            raise FlywheelError(f"`annotate.reader`: a screenshot is no picture: {error}.") from error
+            raise FlywheelError(f"`annotate.reader`: a screenshot is not an image: {error}.") from error
         self._warn(picture.size)
         # the models expect larger letters than small screens have
         factor = max(1, SIDE // max(picture.size))

@@ -190,7 +190,7 @@ def _indexed(index: Path) -> list[str]:
     for name in names:
         if not isinstance(name, str) or Path(name).name != name or not name.endswith(SAFETENSORS):
             hint = "Save the weights in safetensors, next to their index."
-            raise CheckpointError(f"{index} names {name!r}, which is no safetensors file of its directory.", hint)
+            raise CheckpointError(f"{index} names {name!r}, which is not a safetensors file in its directory.", hint)
     if not names:
         raise CheckpointError(f"{index} names no file.", "Fetch or save that file again.")
     return names

@@ -308,7 +308,7 @@ def together_in(expressions: Iterable[str]) -> str:
     items = [names_of(one) or [one] for one in expressions]
     names = [name for item in items for name in item]
     if len(names) > len(items) > 1 and not all(map(is_modifier, names[:-1])):
-        raise ValueError(f"no action of ours is several chords: {', '.join(map(' '.join, items))[:80]}")
+        raise ValueError(f"not supported: several chords: {', '.join(map(' '.join, items))[:80]}")
     return together(names)
 
 
@@ -320,7 +320,7 @@ def single(name: str) -> str:
     """
     names = names_of(name)
     if len(names) != 1:
-        raise ValueError(f"{name[:80]!r} is no key")
+        raise ValueError(f"{name[:80]!r} is not a key")
     key_named(names[0])
     return names[0].lower() if len(names[0]) > 1 else names[0]
 

@@ -46,14 +46,14 @@ class Registry(Generic[T]):
         key = key or self.key
         found = self._found(name, key)
         if not (isinstance(found, type) and issubclass(found, self._base)):
-            raise UsageError(f"`{key}`: {name} is no subclass of {self._base.__module__}.{self._base.__name__}.")
+            raise UsageError(f"`{key}`: {name} is not a subclass of {self._base.__module__}.{self._base.__name__}.")
         return found
 
     def instance_of(self, name: str) -> T:
         """Imports the object of this name or dotted path. Raises the errors of `class_of`."""
         found = self._found(name, self.key)
         if not isinstance(found, self._base):
-            raise UsageError(f"`{self.key}`: {name} is no {self._base.__module__}.{self._base.__name__}.")
+            raise UsageError(f"`{self.key}`: {name} is not a {self._base.__module__}.{self._base.__name__}.")
         return found
 
     def read(self, section: Any) -> dict[str, Any]:

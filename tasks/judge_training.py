@@ -96,7 +96,7 @@ def train_judge(
         UsageError: the name is invalid, or there are too few verified trajectories of an outcome.
     """
     if not NAME.fullmatch(name):
-        raise UsageError(f"`--train {name}` is no name of a judge.", "Use letters, digits, dots and dashes.")
+        raise UsageError(f"`--train {name}` is not the name of a judge.", "Use letters, digits, dots and dashes.")
     folder, place = work_folder(lake, "judges") / name, f"judges/{name}"
     if not lake.blobs.store.sizes(place):
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:

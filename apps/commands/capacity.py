@@ -110,7 +110,7 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
     network, shape = sizes_at(model, train.lora)
     if asked.four_bits and network.language.experts:
         raise UsageError(
-            "`train.memory.frozen=nf4`: the experts of this model are no linear layers.",
+            "`train.memory.frozen=nf4`: the experts of this model are not linear layers.",
             "Take train.memory.frozen=bfloat16.",
         )
     tried, fits = choose(network, there, asked, train.token_cap)

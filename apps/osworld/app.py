@@ -325,7 +325,7 @@ async def _reset(machine: DesktopMachine, request: Request) -> Response:
 
 async def _outcome(machine: DesktopMachine, request: Request) -> Response:
     if (outcome := await machine.outcome()) is None:
-        return _failed("no task of ours was started", 404)
+        return _failed("no task was started", 404)
     return JSONResponse({"done": outcome.done, "reward": outcome.reward})
 
 

@@ -157,7 +157,7 @@ def _order_of(entries: Sequence[_Entry], record: RecordPlace) -> list[int]:
     for at, value in enumerate(one.others.get("index") for one in entries):
         number = None if isinstance(value, bool) else value if isinstance(value, int) else number_of(value)
         if number is None and not is_unset(value):
-            problem = f"{str(value)[:80]!r} is no number: write the step's place in the order, or leave it out"
+            problem = f"{str(value)[:80]!r} is not a number: write the step's place in the order, or leave it out"
             raise RecordRefused(record, f"traj.{at}.index", problem)
         indices += [] if number is None else [number]
     places = range(len(entries))

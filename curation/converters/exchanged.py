@@ -61,7 +61,7 @@ def flaw_of(value: object) -> tuple[str, str] | None:
         found = next((found for text in texts if (found := NO_TEXT.search(text))), None)
         if found:
             what = "a NUL" if found[0] == "\0" else f"half of a character, {found[0]!a},"
-            return where, f"{what} is no text: remove it"
+            return where, f"{what} is not text: remove it"
         if len(path) > DEEPEST:
             return where[:80], f"nested more than {DEEPEST} deep"
         left += reversed(inside)

@@ -85,7 +85,7 @@ class ImportSource:
         if not path.exists():
             raise UsageError(f"There is nothing at {path}.", "Name a file or a folder.")
         if images is not None and not images.is_dir():
-            raise UsageError(f"`--images`: {images} is no folder.", "Name the folder that images are named from.")
+            raise UsageError(f"`--images`: {images} is not a folder.", "Name the folder that images are named from.")
         self.path, self.unit, self.stored = path.absolute(), unit, stored
         self.folder = self.path if self.path.is_dir() else self.path.parent
         self.left_out: list[tuple[str, str]] = []
@@ -209,7 +209,7 @@ class ImportSource:
         kind = binary_kind(file)
         if kind.startswith("Parquet") and file.suffix.lower() == ".parquet":
             kind = "Parquet, which this format does not have. Write its rows as lines of JSON"
-        return RecordRefused(RecordPlace(self.named(file)), "", f"no JSON: it is {kind}") if kind else None
+        return RecordRefused(RecordPlace(self.named(file)), "", f"not JSON: it is {kind}") if kind else None
 
     def picture(self, name: str, place: RecordPlace, field: str) -> Picture:
         """Return the picture of this name.
@@ -300,7 +300,7 @@ class ImportSource:
         except RecordRefused:
             raise
         except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a lone surrogate, a loop
-            raise RecordRefused(place, field, f"{name[:200]!r} is no name of a file: {error}") from error
+            raise RecordRefused(place, field, f"{name[:200]!r} is not a file name: {error}") from error
         return None
 
 
@@ -316,14 +316,14 @@ def parsed(text: bytes, place: RecordPlace) -> Any:
     try:
         return json.loads(text)
     except UnicodeDecodeError:
-        return RecordRefused(place, "", "no JSON: it is no text in UTF-8. Name the file of the records, or convert it")
+        return RecordRefused(place, "", "not JSON: it is not UTF-8 text. Name the file of the records, or convert it")
     except json.JSONDecodeError as error:
         at = f"line {error.lineno}, character {error.colno}"
         if place.line is not None:
             at = f"character {min(error.pos, len(error.doc.rstrip())) + 1} of the {place.counted}"
-        return RecordRefused(place, "", f"no JSON: {error.msg}: {at}")
+        return RecordRefused(place, "", f"not JSON: {error.msg}: {at}")
     except (ValueError, RecursionError) as error:
-        return RecordRefused(place, "", f"no JSON: {error}")
+        return RecordRefused(place, "", f"not JSON: {error}")
 
 
 def _inline(name: str, place: RecordPlace, field: str) -> bytes | None:
@@ -427,7 +427,9 @@ class Target:
         """Return the path of a file, in a folder that exists."""
         file = self.folder / name
         if not file.resolve().is_relative_to(self.folder.resolve()):
-            raise UsageError(f"{name[:200]!r} leads out of the export's folder.", "A format names its own files.")
+            raise UsageError(
+                f"{name[:200]!r} leads out of the export's folder.", "The format must name files inside it."
+            )
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
 

@@ -382,7 +382,7 @@ def _marks(answer: _Answer, screen: Picture, place: RecordPlace) -> list[Mark]:
         label = next(iter(named), LABELS[0])
         if label not in (*LABELS, END) and region.type in POINTS:
             problem = (
-                f"{label[:80]!r} is no action: label the point as one of {', '.join((*LABELS, END))}, or not at all"
+                f"{label[:80]!r} is not an action: label the point as one of {', '.join((*LABELS, END))}, or not at all"
             )
             raise RecordRefused(place, "annotations.result.value.keypointlabels", problem)
         marks.append((label if label in (*LABELS, END) else LABELS[0], x, y))

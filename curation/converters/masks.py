@@ -130,7 +130,7 @@ def _is_off(value: object, place: RecordPlace, where: str) -> bool:
             continue
         trains = _trains(one)
         if trains is None:
-            problem = f"{str(one)[:80]!r} is no mask: write true or false, or a number of at least 0"
+            problem = f"{str(one)[:80]!r} is not a mask: write true or false, or a number of at least 0"
             raise RecordRefused(place, at, problem)
         off = off or not trains
     return off

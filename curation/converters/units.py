@@ -24,7 +24,7 @@ def scale_of(unit: str, width: int, height: int) -> tuple[float, float]:
         return float(columns), float(rows)
     sides = {"fraction": 1.0, "thousandths": 1000.0, "percent": 100.0}
     if unit not in sides:
-        raise ValueError(f"there is no unit {unit!r}; one of {', '.join(UNITS)}")
+        raise ValueError(f"unknown unit {unit!r}; use one of {', '.join(UNITS)}")
     return sides[unit], sides[unit]
 
 
@@ -44,5 +44,5 @@ def fraction_of(x: float, y: float, unit: str, width: int, height: int) -> tuple
     """
     across, down = scale_of(unit, width, height)
     if not (0 <= x <= across and 0 <= y <= down):
-        raise ValueError(f"({x:g}, {y:g}) is no point of {extent_of(unit, width, height)}")
+        raise ValueError(f"({x:g}, {y:g}) is not a point of {extent_of(unit, width, height)}")
     return x / across, y / down

@@ -86,7 +86,7 @@ class Player:
         }
         title = yield from self._find(ask.meant, kinds.get(ask.verb, self._about), ())
         if title is None:
-            raise PlayerLost(f"no page is {ask.meant.text}")
+            raise PlayerLost(f"no page matches {ask.meant.text}")
         yield from self._go(title)
         return title
 

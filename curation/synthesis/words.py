@@ -151,7 +151,7 @@ class _Reading:
                 if best is None or end > best[0]:
                     best = end, test
         if best is None:
-            raise Unreadable(f"{self._here()!r} is no condition on a {kind}")
+            raise Unreadable(f"{self._here()!r} is not a condition on a {kind}")
         self._at = best[0]
         return best[1]
 

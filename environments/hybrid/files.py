@@ -76,7 +76,7 @@ class Files:
         with self._acting(), self._opened(path, _READ) as file:
             about = os.fstat(file)
             if not stat.S_ISREG(about.st_mode):
-                raise OSError(f"{path} is no plain file")
+                raise OSError(f"{path} is not a plain file")
             content = _read(file, most)
         if content is None:
             raise ValueError(f"{path} is larger than {most:,} bytes")
@@ -221,7 +221,7 @@ def relative(path: str, folder: str = "") -> str:
 def _parts(path: str, empty: bool = False) -> list[str]:
     parts = [part for part in path.split("/") if part]
     if ".." in parts or "." in parts or "\0" in path or not (parts or empty) or len(parts) > _MOST_PARTS:
-        raise OSError(f"{path[:80]!r} is no path")
+        raise OSError(f"{path[:80]!r} is not a path")
     return parts
 
 
@@ -289,7 +289,7 @@ def _written(folder: int, name: str, content: bytes, mode: int) -> None:
     file = os.open(name, _WRITE, mode, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(f"{name} is no plain file")
+            raise OSError(f"{name} is not a plain file")
         os.ftruncate(file, 0)
         os.fchmod(file, mode)
         while content:

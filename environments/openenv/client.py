@@ -71,7 +71,7 @@ def address_of(url: str) -> str:
     """Returns the WebSocket address for a server's base URL; raises ValueError for an invalid one."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise ValueError(f"{url!r} is no address: write, for example, http://127.0.0.1:8000")
+        raise ValueError(f"{url!r} is not an address: write, for example, http://127.0.0.1:8000")
     return urlunsplit((SCHEMES[parts.scheme], parts.netloc, f"{parts.path.rstrip('/')}/ws", "", ""))
 
 
@@ -235,7 +235,7 @@ def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
         raise ServerLost(f"the answer to {kind} is not JSON") from error
     data = message.get("data") if isinstance(message, dict) else None
     if not isinstance(data, dict):
-        raise ServerLost(f"the answer to {kind} is no message of OpenEnv's")
+        raise ServerLost(f"the answer to {kind} is not an OpenEnv message")
     if message.get("type") == "error":
         raise ServerRefused(_text(data.get("code", "UNKNOWN")), _reason(data))
     if message.get("type") != wanted:
@@ -283,10 +283,10 @@ def _answer(kind: str, data: dict[str, Any]) -> StepResponse:
     if not isinstance(observation, dict):
         raise ServerLost(f"the answer to {kind} has no `observation`")
     if not isinstance(done, bool):
-        raise ServerLost(f"the answer to {kind} has a `done` that is no truth value: {_text(done)!r}")
+        raise ServerLost(f"the answer to {kind} has a `done` that is not true or false: {_text(done)!r}")
     given = None if reward is None else _number(reward)
     if reward is not None and given is None:
-        raise ServerLost(f"the answer to {kind} has a `reward` that is no number: {_text(reward)!r}")
+        raise ServerLost(f"the answer to {kind} has a `reward` that is not a number: {_text(reward)!r}")
     return StepResponse(observation, given, done, metadata if isinstance(metadata, dict) else {})
 
 

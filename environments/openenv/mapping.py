@@ -43,11 +43,11 @@ def picture_of(value: Any) -> tuple[bytes, int, int]:
     if isinstance(value, list):
         return _drawn(value)
     if not isinstance(value, str) or not value:
-        raise ValueError(f"is {type(value).__name__}, and no picture")
+        raise ValueError(f"is {type(value).__name__}, not an image")
     try:
         content = base64.b64decode(value.partition(",")[2] if value.startswith("data:") else value, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError("is text, and no base64") from error
+        raise ValueError("is text, but not base64") from error
     return png_of(content)
 
 
@@ -106,7 +106,7 @@ def _as_png(content: bytes, formats: tuple[str, ...]) -> tuple[bytes, int, int]:
     try:
         return plain(content, formats)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError("is no picture") from error
+        raise ValueError("is not an image") from error
 
 
 def names_for(kind: str) -> frozenset[str]:

@@ -61,7 +61,7 @@ class OpenEnvSandbox(Sandbox):
         await self._take("reset", await self._begun(self._config.reset_of(task.template, seed)))
         assert self._answer is not None
         if self._answer.done:
-            raise SandboxFailure("the episode is over as it begins: `done` at reset")
+            raise SandboxFailure("the reset already ended the episode: `done` is true")
 
     async def _begun(self, fields: dict[str, Any]) -> StepResponse:
         """Returns the answer to a reset in a new session; retries while the server has no free session."""

@@ -91,7 +91,7 @@ async def _performed(client: WireClient, before: StepResponse, reply: str) -> tu
         action = json.loads(reply.strip().removeprefix("```json").strip("`\n "))
         answer = await client.step(as_written(action) if isinstance(action, dict) else {})
     except ValueError:
-        return before, "That is no action as JSON."
+        return before, "That is not a JSON action."
     except ServerRefused as error:
         if error.code != INVALID:
             raise

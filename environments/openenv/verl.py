@@ -90,7 +90,7 @@ def compute_score(
     if not any(map(math.isnan, rewards)):
         return float(sum(rewards))
     if outage is None:
-        raise RuntimeError("the trajectory's sandbox was away: it has no reward, and is no sample")
+        raise RuntimeError("the sandbox was unreachable, so the trajectory has no reward and is not a sample")
     return outage
 
 

@@ -76,7 +76,7 @@ class OsworldConfig(EnvironmentConfig):
         for url in urls:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError(f"{url!r} is no address like http://10.0.0.7:5000")
+                raise ValueError(f"{url!r} is not an address such as http://10.0.0.7:5000")
         if len(set(urls)) < len(urls):
             raise ValueError("an address is there twice, and a machine plays one trajectory at a time")
         return urls
@@ -164,7 +164,7 @@ class OsworldSandbox(Sandbox):
                 await asyncio.to_thread(decode, png)
             self._size = size[0], size[1]
         except ValueError as error:
-            raise SandboxFailure(f"{self._vm.url}/screenshot {error}") from error
+            raise SandboxFailure(f"the answer of {self._vm.url}/screenshot {error}") from error
         return Observation(png, self._size[0], self._size[1], self._task.instruction)
 
     async def _perform(self, action: Action) -> str | None:

@@ -49,7 +49,7 @@ def sources(snapshot: Path) -> Mapping[str, Path]:
     }
     if not found:
         raise UsageError(
-            f"`--from`: {snapshot} is no checkout of CUA-Gym-Hub: it has no websites/*{SUFFIX}.",
+            f"`--from`: {snapshot} is not a checkout of CUA-Gym-Hub: it has no websites/*{SUFFIX}.",
             "Clone it, and name that folder.",
         )
     return found

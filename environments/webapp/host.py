@@ -71,7 +71,7 @@ class Contract:
         except (ValueError, KeyError, TypeError) as error:
             raise TrajectoryFailure("verifier", f"{self._base}/go answers with no states") from error
         if not isinstance(initial, dict) or not isinstance(current, dict):
-            raise TrajectoryFailure("verifier", f"{self._base}/go answers with states that are no objects")
+            raise TrajectoryFailure("verifier", f"{self._base}/go answers with states that are not objects")
         return cast(State, initial), cast(State, current)
 
     async def end(self, sid: str) -> None:
@@ -105,7 +105,7 @@ def host_and_port(url: str, key: str) -> str:
     except ValueError:
         port = 0
     if not port or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
-        raise UsageError(f"`{key}`: {url!r} is no origin.", "Write it as http://127.0.0.1:3000, without a path.")
+        raise UsageError(f"`{key}`: {url!r} is not an origin.", "Write it as http://127.0.0.1:3000, without a path.")
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{name}:{port}"
 

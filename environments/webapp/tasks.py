@@ -58,7 +58,7 @@ class ScriptMove(BaseModel):
     @model_validator(mode="after")
     def _one_action(self) -> "ScriptMove":
         if len([name for name in ACTIONS if getattr(self, name) is not None]) != 1:
-            raise ValueError(f"a move is one of {', '.join(ACTIONS)}")
+            raise ValueError(f"a move needs exactly one of {', '.join(ACTIONS)}")
         return self
 
     @property

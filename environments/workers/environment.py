@@ -166,7 +166,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         if not (self.python.is_file() and os.access(self.python, os.X_OK)):
             hint = f"Run `flywheel environments add {module}`, or name a Python: {key}.python=PATH"
             raise FlywheelError(
-                f"`{key}.python`: {self.python} is no program.", hint if module in MODULES else "Correct the path."
+                f"`{key}.python`: {self.python} is not a program.", hint if module in MODULES else "Correct the path."
             )
         if missing := [name for name in self.config.variables if name not in os.environ]:
             raise FlywheelError(f"`{key}.variables`: {missing[0]} is not in the environment.", "Set it.")

@@ -233,7 +233,7 @@ def check_drawn(rollout: Rollout) -> None:
         )
     if not all(math.isfinite(value) for value in (*rollout.logprobs, rollout.advantage, rollout.reward)):
         raise FlywheelError(
-            f"{where}: a log probability, advantage or reward that is no number.", "Delete that trajectory."
+            f"{where}: a log probability, advantage or reward is not a finite number.", "Delete that trajectory."
         )
 
 

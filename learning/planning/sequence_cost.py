@@ -94,7 +94,7 @@ def legal_degrees(ranks: int, query_heads: int, key_heads: int) -> tuple[int, ..
         PlanError: the number of ranks is 0 or no power of two.
     """
     if ranks < 1 or ranks & (ranks - 1):
-        raise PlanError(f"{ranks} ranks.", "Sequence plans need a power of two.")
+        raise PlanError(f"Sequence plans cannot use {ranks} ranks.", "Use a power of two.")
     powers = [1 << power for power in range(ranks.bit_length())]
     shared = [degree for degree in powers if key_heads % degree == 0 or degree % key_heads == 0]
     return tuple(degree for degree in shared if query_heads % degree == 0)

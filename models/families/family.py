@@ -98,7 +98,7 @@ class ModelFamily:
         name = config.family if config.family != "auto" else self._registered
         if config.history_images != 1 and not self.shows_past:
             raise UsageError(
-                f"`policy.history_images` is {config.history_images}, and {name} is shown the current screen only.",
+                f"`policy.history_images` is {config.history_images}, but {name} sees only the current screen.",
                 "Set it to 1.",
             )
         for key, asked, known in (

@@ -53,7 +53,9 @@ class HoloFamily(ModelFamily):
             UsageError: any other action.
         """
         if not isinstance(action, Click):
-            raise UsageError(f"holo points at elements and cannot {action.type}.", "Take another `policy.family`.")
+            raise UsageError(
+                f"holo only clicks on elements; it has no action {action.type}.", "Take another `policy.family`."
+            )
         columns, rows = self.sides(screen)
         return json.dumps({**self.named, "x": round(action.x * columns), "y": round(action.y * rows)})
 

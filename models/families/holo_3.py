@@ -229,7 +229,7 @@ def _actions(given: Arguments, sides: Sides) -> list[Action]:
         return [Wait()]
     if name == "answer":
         return [action_of({"type": "finished", "content": given.text("content")})]
-    raise ValueError(f"no action of ours is {name}")
+    raise ValueError(f"not supported: {name}")
 
 
 def _at(given: Arguments, sides: Sides, *axes: str) -> tuple[float, float]:

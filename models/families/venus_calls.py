@@ -288,7 +288,7 @@ def _action(name: str, given: Arguments, template: str) -> Action:
         return Wait() if name == "Wait" else CallUser()
     if (template, name) in _PRESSED:
         return _PRESSED[template, name]
-    raise ValueError(f"no action of ours is {name}")
+    raise ValueError(f"not supported: {name}")
 
 
 def _place(value: object, name: str) -> tuple[float, float]:

@@ -84,7 +84,7 @@ class EndpointJudge(Judge[JudgeEndpointOptions]):
         try:
             return Judgement(float(score), storable(reason)[:MOST_REASON], tokens)
         except OverflowError as error:
-            raise JudgeFailure("a score that is no number of this world") from error
+            raise JudgeFailure("a score that is not a finite number") from error
 
     def _prefer(self, first: JudgeCase, second: JudgeCase) -> float:
         parts = [[{"type": "text", "text": f"Trajectory {name}:"}] for name in "AB"]

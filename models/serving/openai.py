@@ -255,7 +255,7 @@ class OpenAIClient:
             raise FlywheelError(problem, "See the server's log, and restart the server.")
         found, missing = _held(answer), answer.status_code == 404 and not VERSION.search(url)
         if missing or (answer.is_success and not _lists_models(found)):
-            flaw = "an answer that is no JSON" if found is None else "no list of models"
+            flaw = "an answer that is not JSON" if found is None else "no list of models"
             problem = f"`{section}.url`: {self._about(answer, flaw)}."
             hint = "Write the address of an OpenAI-compatible server, such as http://HOST:8000/v1."
             if not VERSION.search(url):
@@ -362,12 +362,12 @@ def headers_of(endpoint: Endpoint) -> dict[str, str]:
 
 
 def require_address(endpoint: Endpoint) -> None:
-    """Raises UsageError if the endpoint's url is no web address."""
+    """Raises UsageError if the endpoint's url is not a web address."""
     if endpoint.url.startswith(("http://", "https://")):
         return
     host = endpoint.url.rpartition("://")[2]
     written = f"http://{host}" if "/" in host else f"http://{host}/v1"
-    raise UsageError(f"`{endpoint.section}.url`: {endpoint.url} is no web address.", f"Write {written}")
+    raise UsageError(f"`{endpoint.section}.url`: {endpoint.url} is not a web address.", f"Write {written}")
 
 
 def _key(endpoint: Endpoint) -> str:

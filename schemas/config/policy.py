@@ -179,7 +179,7 @@ class PolicyConfig(Section):
                 f"{self.history_images}: raise it to {self.history_images - 1}"
             )
         if self.older != "dropped" and self.history_turns is None:
-            raise ValueError(f"policy.older is {self.older}, and no reply is left out: set policy.history_turns")
+            raise ValueError(f"policy.older is {self.older}, but no reply is left out: set policy.history_turns")
         return self
 
     @model_validator(mode="after")

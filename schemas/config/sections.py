@@ -81,7 +81,7 @@ def _environment(name: str, given: Any) -> EnvironmentConfig:
         return given.model_copy(update={"kind": given.kind or name})
     if not is_section(given) or not name or "/" in name:
         raise UsageError(
-            f"`{key}` is no section of an environment.", "Write, for example, environments.miniwob.pages=2."
+            f"`{key}` is not a section of an environment.", "Write, for example, environments.miniwob.pages=2."
         )
     fields = {"kind": name, **given}
     kind = seam("environments.registry:ENVIRONMENTS").class_of(fields["kind"], f"{key}.kind")

@@ -125,7 +125,7 @@ class Prompts:
         assert self._policies is not None
         backend = asked["backend"]
         if backend != "auto" and backend not in BACKENDS.names:
-            raise _NoPrompt(f"{backend} read them, a backend of your own")
+            raise _NoPrompt(f"the custom backend {backend} read them")
         if version not in self._policies:
             raise _NoPrompt(f"there is no policy {version}")
         try:

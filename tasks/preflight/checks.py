@@ -221,7 +221,7 @@ def _require_family(config: Config, made: Mapping[str, object], uri: str) -> Non
     for key, before, now in (("family", was, asked), ("template", *templates)):
         if before != now:
             raise UsageError(
-                f"`policy.{key}` comes to {now}, and the policies of {uri} were taught with {before}.",
+                f"`policy.{key}` is {now}, but the policies of {uri} were trained with {before}.",
                 f"Set policy.{key}={before}, or a new `lake.uri`.",
             )
 

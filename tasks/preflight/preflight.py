@@ -161,7 +161,7 @@ def require_base(config: Config) -> None:
         raise UsageError(f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`.")
     if base != "tiny" and not (Path(base) / "config.json").is_file():
         hint = "Name a Hugging Face model folder (config.json, weights, tokenizer), or `tiny`."
-        raise UsageError(f"`policy.base`: {base} is no model folder: it has no config.json.", hint)
+        raise UsageError(f"`policy.base`: {base} is not a model folder: it has no config.json.", hint)
 
 
 def options_read(config: Config, iterations: int) -> str:
@@ -348,7 +348,7 @@ def _named_server(config: Config) -> str:
         return "none: the policy acts in this process"
     if method_of(config.train).streams and not server.logprobs:
         raise UsageError(
-            f"`policy.server.logprobs` is not set, and {config.train.method} trains on the tokens' log probabilities.",
+            f"`policy.server.logprobs` is not set, but {config.train.method} trains on the tokens' log probabilities.",
             "Set it to true, with a server that gives log probabilities: vLLM or SGLang.",
         )
     from models.serving.server import require_described
@@ -416,9 +416,7 @@ def require_disk(config: Config, name: str, place: Path) -> str:
     """
     disk, least_mb = shutil.disk_usage(_existing(place)), config.lake.min_free_mb
     if not disk.total:
-        raise LakeError(
-            f"The {name}, {place}, would lie on no disk: nothing can be written there.", "Name another place."
-        )
+        raise LakeError(f"The {name}, {place}, is not on a disk that can be written to.", "Name another place.")
     free_mb = disk.free / 1e6
     if free_mb < least_mb:
         raise LakeError(

@@ -99,7 +99,7 @@ def _rows(lake: Lake, version: str, seeds: int) -> list[Evaluation]:
 def broken_making(lake: Lake, row: PolicyVersion) -> PromotionDecision | None:
     """Return the rejection of a policy whose weights or training loss are not finite numbers; else None."""
     if (at := unsound_weight(checkpoint_folder(lake, row.policy_version))) is not None:
-        return without_test("reject", f"broken: its weights are no numbers, or huge ({at})")
+        return without_test("reject", f"broken: its weights are not finite, or are huge ({at})")
     loss = json.loads(row.metrics or "{}").get("loss")
     if isinstance(loss, float) and not math.isfinite(loss):
         return without_test("reject", f"broken: the loss of its training is {loss}")

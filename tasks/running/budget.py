@@ -75,7 +75,9 @@ def pause_of(lake: Lake) -> Pause | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        raise LakeError(f"{FILE} of the lake at {lake.uri} is no pause.", "`flywheel resume` removes it.") from error
+        raise LakeError(
+            f"{FILE} of the lake at {lake.uri} is not a pause record.", "`flywheel resume` removes it."
+        ) from error
 
 
 def require_unpaused(lake: Lake) -> None:

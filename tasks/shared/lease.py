@@ -280,7 +280,7 @@ def claim(lake: Lake, stem: str, recipe: Mapping[str, Any], name: str | None = N
         return next(one for one in names if _claimed(lake, one, digest))
     if not NAME.fullmatch(name) or name in RESERVED:
         taken = f", and none of {', '.join(RESERVED)}" if name in RESERVED else ""
-        raise UsageError(f"`{name}` is no name of a policy.", f"Use letters, digits, dots and dashes{taken}.")
+        raise UsageError(f"`{name}` is not the name of a policy.", f"Use letters, digits, dots and dashes{taken}.")
     if not _claimed(lake, name, digest):
         raise UsageError(f"The name `{name}` is taken in {lake.uri}.", "Choose another one.")
     return name

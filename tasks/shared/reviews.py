@@ -192,7 +192,7 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
     if draft.decision == "undo" and draft.undoes is None:
         raise UsageError("`undoes`: undo needs the `review_id` of the decision that it takes back.")
     if draft.decision == "undo" and draft.undoes not in {one.review_id for one in standing(there)}:
-        raise UsageError(f"`undoes`: {str(draft.undoes)[:80]!r} is no decision on this trajectory that holds.")
+        raise UsageError(f"`undoes`: {str(draft.undoes)[:80]!r} is not a decision on this trajectory that holds.")
 
 
 def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
@@ -204,7 +204,7 @@ def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
     for name, text in _written(draft):
         found = CONTROL.search(text)
         if found:
-            raise UsageError(f"`{name}`: the control character {found[0]!r} is no text.", "Leave it out.")
+            raise UsageError(f"`{name}`: the control character {found[0]!r} is not allowed.", "Leave it out.")
         if name == "action.key":
             _require_keys(str(json.loads(draft.action or "{}").get("type")), text)
     if draft.thought and holds_action(draft.thought):
@@ -351,7 +351,7 @@ def action_text(action: object) -> str:
     if type(action) in TYPES.values():
         return to_json(cast(Action, action))
     if not isinstance(action, Mapping):
-        raise UsageError(f"`action`: {str(action)[:80]!r} is no action.", ACTION_HINT)
+        raise UsageError(f"`action`: {str(action)[:80]!r} is not an action.", ACTION_HINT)
     try:
         return to_json(action_of(dict(cast(Mapping[str, object], action))))
     except ValidationError as error:

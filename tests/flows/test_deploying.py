@@ -116,9 +116,7 @@ def test_the_deployments_of_another_lake_are_not_taken_over_in_silence(
         deploy(client, place(mine), replace=True)
         assert deployment(client, "flywheel").job_variables["working_dir"] == str(mine)
         client.update_deployment(deployment(client, "report").id, DeploymentUpdate(tags=[], entrypoint="else.report"))
-        with pytest.raises(
-            UsageError, match=r"deployment `report` of else\.report, whose lake is unknown"
-        ):
+        with pytest.raises(UsageError, match=r"deployment `report` of else\.report, whose lake is unknown"):
             deploy(client, place(mine))
         deploy(client, place(mine), replace=True)
         deploy(client, place(mine))

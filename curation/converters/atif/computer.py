@@ -164,13 +164,13 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
         return _click(kind, fields)
     if kind in ("key_down", "key_up"):
         if _read(presses, fields) > 1:
-            raise NoAction(f"no action of ours is several times a {kind}")
+            raise NoAction(f"not supported: several times a {kind}")
         return "\n".join(_call("keyDown" if kind == "key_down" else "keyUp", key=one) for one in _named(fields))
     if kind in _POINTING:
         _refuse_held(kind, fields)
         return _POINTING[kind](fields)
     if kind not in _PLAIN:
-        raise NoAction(f"no action of ours is {kind[:80]}")
+        raise NoAction(f"not supported: {kind[:80]}")
     return _PLAIN[kind](fields)
 
 
@@ -272,13 +272,13 @@ def _keys(fields: Mapping[str, Any]) -> str:
     """Returns the code of keys: a chord if all keys except the last are modifiers, else one key after the other."""
     names, times = _named(fields), _read(presses, fields)
     if times > 1 and len(names) > 1:
-        raise NoAction(f"no action of ours is {times} times {' '.join(names)[:80]}")
+        raise NoAction(f"not supported: {times} times {' '.join(names)[:80]}")
     if times > 1:
         return _call("press", keys=names, presses=times)
     if len(names) > 1 and all(map(is_modifier, names[:-1])):
         return _call("hotkey", *names)
     if len(names) > 1 and any(map(is_modifier, names)):
-        raise NoAction(f"no action of ours is several chords: {' '.join(names)[:80]}")
+        raise NoAction(f"not supported: several chords: {' '.join(names)[:80]}")
     return "\n".join(_call("press", keys=one) for one in names)
 
 
@@ -336,7 +336,7 @@ def _place(point: object) -> dict[str, Any]:
         return _at(cast(Mapping[str, Any], point))
     pair = items_of(point)
     if pair is None or len(pair) != 2:
-        raise NoAction(f"{str(point)[:80]!r} is no point")
+        raise NoAction(f"{str(point)[:80]!r} is not a point")
     return {"x": pair[0], "y": pair[1]}
 
 

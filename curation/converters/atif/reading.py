@@ -275,7 +275,7 @@ class DocumentReader:
             if call.function_name in TYPES and not self._native(call):
                 return [ExchangedStep(self.screen, action=_action(call, self.screen, self.unit))]
             if call.function_name not in (*TOOLS, DONE) and not self._native(call):
-                raise NoAction(f"no action of ours is {call.function_name[:80]}")
+                raise NoAction(f"not supported: {call.function_name[:80]}")
             codes = self._codes(call)
             pointer = self.pointer
             for code in codes:

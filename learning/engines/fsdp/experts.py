@@ -39,7 +39,7 @@ def parallelize(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
     for module in experts_of(model):
         if module.num_experts % mesh.size():  # type: ignore[operator]
             raise UsageError(
-                f"`train.experts.parallel`: {module.num_experts} experts on {mesh.size()} processes.",
+                f"`train.experts.parallel`: {module.num_experts} experts cannot be divided by {mesh.size()} processes.",
                 "Take a number of processes that divides them.",
             )
         for name, weight in list(module.named_parameters(recurse=False)):

@@ -142,7 +142,7 @@ def hold_in_four_bits(model: Any) -> None:
     language = model.base_model.language_model
     for block in [one for one in language.modules() if isinstance(one, GradientCheckpointingLayer)]:
         if any(experts_of(block)):
-            _refuse("the experts of this model are no linear layers")
+            _refuse("the experts of this model are not linear layers")
         for name, layer in list(block.named_modules()):
             if isinstance(layer, nn.Linear) and not layer.weight.requires_grad and layer.in_features % BLOCK == 0:
                 block.set_submodule(name, Nf4Linear(layer))

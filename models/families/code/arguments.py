@@ -97,13 +97,13 @@ def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[A
         count = own[1] if count in (None, clicks) else count
         kind, written = CLICKS.get((button, count)), f"{counted(count, 'click')} of the {button} button"
         if kind is None:
-            raise ValueError(f"no action of ours is {written}")
+            raise ValueError(f"not supported: {written}")
         if kind != action.type and not isinstance(action, Click):
             named = counted(clicks or own[1], "click")
             raise ValueError(f"{named} of the {own[0]} button by name are {written} by its arguments")
         return [_AT_PLACE[kind](x=point[0], y=point[1])]
     if isinstance(action, Drag | LongPress) and (button := button_of(given) or "left") != "left":
-        raise ValueError(f"no action of ours is a {action.type} with the {button} button")
+        raise ValueError(f"not supported: a {action.type} with the {button} button")
     return [action]
 
 
@@ -113,7 +113,7 @@ _AT_PLACE = {"click": Click, "left_double": LeftDouble, "right_single": RightSin
 def refuse_held(kind: str, given: Arguments, at_place: bool = True) -> None:
     """Raises ValueError if keys are held during an action of this kind."""
     if keys := held(given, at_place):
-        raise ValueError(f"no action of ours is a {kind} while {' '.join(keys)[:40]} is held")
+        raise ValueError(f"not supported: a {kind} while {' '.join(keys)[:40]} is held")
 
 
 def held(given: Arguments, at_place: bool = True) -> list[str]:
@@ -135,7 +135,7 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
             given.take(name)
             keys += named
         elif (isinstance(value, list) and any(map(is_modifier, named))) or (named and name in _HOLDS):
-            raise ValueError(f"no action of ours holds `{name}`: {' '.join(named)[:40]}")
+            raise ValueError(f"`{name}` holds keys that are not modifiers: {' '.join(named)[:40]}")
     return keys
 
 
@@ -191,7 +191,7 @@ def button_of(given: Arguments) -> str:
         return ""
     name = button.strip().lower() if isinstance(button, str) else button
     if isinstance(name, bool) or not isinstance(name, str | int) or name not in _SIDES:
-        raise ValueError(f"there is no button {str(button)[:40]!r}")
+        raise ValueError(f"unknown mouse button {str(button)[:40]!r}")
     return _SIDES[name]
 
 

@@ -350,7 +350,7 @@ def arguments(call: Call) -> dict[str, Any]:
     """Binds the arguments of a call to their names; raises NoAction for arguments that the function lacks."""
     known = [table[call.function] for table in _MODULES.get(call.module, ()) if call.function in table]
     if not known:
-        raise NoAction(f"no action of ours is {call.module + '.' if call.module else ''}{call.function}")
+        raise NoAction(f"not supported: {call.module + '.' if call.module else ''}{call.function}")
     problems: list[str] = []
     for signature in known:
         try:

@@ -187,7 +187,7 @@ class _Player:
         elif not self.problem and self._down is not None:
             self.problem = "a mouseDown without a mouseUp"
         elif not self.problem and self._moved:
-            self.problem = "no action of ours is a move of the pointer alone"
+            self.problem = "not supported: a move of the pointer alone"
 
     def _fail(self, call: Call, problem: object, outside: bool = False) -> None:
         if not self.problem:
@@ -242,10 +242,10 @@ class _Player:
     def _steady(self, name: str) -> None:
         """Raises NoAction if a call depends on the pointer's or a button's state that earlier calls left."""
         if self._down is not None:
-            raise NoAction(f"no action of ours is {name} while a mouse button is held")
+            raise NoAction(f"not supported: {name} while a mouse button is held")
         if self._moved:
             self._moved = False
-            raise NoAction(f"no action of ours is a move of the pointer before {name}")
+            raise NoAction(f"not supported: a move of the pointer before {name}")
 
     def _point(self, given: Mapping[str, Any], x: str = "x", y: str = "y") -> Point | None:
         """Reads the point of a call; None if it names none. If only one coordinate is given, the other one is the
@@ -310,7 +310,7 @@ class _Player:
 
     def _click(self, name: str, given: Mapping[str, Any]) -> None:
         if self._down is not None:
-            raise NoAction(f"no action of ours is {name} while a mouse button is held")
+            raise NoAction(f"not supported: {name} while a mouse button is held")
         self.pointer = self._point(given) or self._there(name)
         self._moved = False
         x, y = self.pointer
@@ -325,13 +325,13 @@ class _Player:
                 self._act(type=CLICKS[button, 1], x=x, y=y)
             return
         if (kind := CLICKS.get((button, count))) is None:
-            raise NoAction(f"no action of ours is {counted(count, 'click')} of the {button} button")
+            raise NoAction(f"not supported: {counted(count, 'click')} of the {button} button")
         self._report(given, "interval")
         self._act(type=kind, x=x, y=y)
 
     def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
         if self._down is not None:
-            raise NoAction(f"no action of ours is {name} while a mouse button is held")
+            raise NoAction(f"not supported: {name} while a mouse button is held")
         self.pointer = self._point(given) or self.pointer
         self._moved = False
         amount = given.get("clicks") or 0
@@ -368,7 +368,7 @@ class _Player:
         if not presses:
             self._way.append(end)
         elif self._down is not None:
-            raise NoAction(f"no action of ours is {name} while a mouse button is held")
+            raise NoAction(f"not supported: {name} while a mouse button is held")
         else:
             self._drag(button, start, end)
 
@@ -382,19 +382,19 @@ class _Player:
             raise NoAction(f"the {held[0]} button goes down and the {button} one up")
         x, y = held[1]
         if len(way) > 1:
-            raise NoAction("no action of ours is a drag by way of other points")
+            raise NoAction("not supported: a drag by way of other points")
         if way and way[0] != held[1]:
             self._drag(button, held[1], way[0])
         elif self._waited and button == "left":
             self._act(type="long_press", x=x, y=y)
         elif self._waited or (button, 1) not in CLICKS:
-            raise NoAction(f"no action of ours is 1 click of the {button} button{', held' if self._waited else ''}")
+            raise NoAction(f"not supported: 1 click of the {button} button{', held' if self._waited else ''}")
         else:
             self._act(type=CLICKS[button, 1], x=x, y=y)
 
     def _drag(self, button: str, start: Point, end: Point) -> None:
         if button != "left":
-            raise NoAction(f"no action of ours is a drag with the {button} button")
+            raise NoAction(f"not supported: a drag with the {button} button")
         self._act(type="drag", x=start[0], y=start[1], to_x=end[0], to_y=end[1])
 
     def _swipe(self, given: Mapping[str, Any]) -> None:
@@ -441,7 +441,7 @@ class _Player:
         elif name in _PLAIN:
             self._act(type=_PLAIN[name])
         else:
-            raise NoAction(f"no action of ours is {name}")
+            raise NoAction(f"not supported: {name}")
 
     def _keys(self, name: str, given: Mapping[str, Any]) -> None:
         keys = listed(given.get("keys"))

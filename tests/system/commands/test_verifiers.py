@@ -40,7 +40,7 @@ class Model(BaseHTTPRequestHandler):
         picture, text = turns[-1]["content"]
         said = {"role": "assistant", "content": "Let me see." if len(turns) == 1 else "[1, 2]"}
         if len(turns) == 2:
-            assert text["text"] == "That is no action as JSON."
+            assert text["text"] == "That is not a JSON action."
         if len(turns) == 3:
             assert "type" in text["text"]
             content = base64.b64decode(picture["image_url"]["url"].partition(",")[2])

@@ -58,7 +58,7 @@ def test_of_every_format_an_export_names_what_was_not_accepted(
     ("asked", "said"),
     [
         ({"name": "nothing"}, "there is no 'nothing'"),
-        ({"name": "schemas.action:Click"}, "no subclass of curation.converters.format.Format"),
+        ({"name": "schemas.action:Click"}, "not a subclass of curation.converters.format.Format"),
         ({"unit": "pixels"}, "`--unit pixels`: agentnet has fraction"),
         ({"dialect": "point"}, "`--dialect point`: agentnet has none"),
         ({"route": "nowhere"}, "`--route nowhere`"),

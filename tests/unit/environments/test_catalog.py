@@ -121,7 +121,7 @@ def test_a_task_that_an_environment_of_ones_own_lacks_is_told_where_to_define_it
         ({"wob": {"kind": "miniwob", "pagez": 2}}, r"environments\.wob\.pagez.*`pages`"),
         ({"count": {"kind": COUNTING, "clicks": 0}}, r"environments\.count\.clicks.*at least 1"),
         ({"fake": {"pages": 2}}, r"environments\.fake\.pages"),
-        ({"fake": {"kind": "schemas.config:Config"}}, r"environments\.fake\.kind.*no subclass"),
+        ({"fake": {"kind": "schemas.config:Config"}}, r"environments\.fake\.kind.*not a subclass"),
         ({"fake": 3}, r"environments\.fake"),
         ({"a/b": {"kind": "fake"}}, r"environments\.a/b"),
     ],

@@ -27,8 +27,8 @@ def test_a_built_in_part_is_found_by_name_and_anybodys_by_dotted_path() -> None:
         ("stap", "there is no 'stap'"),
         ("no_such_package:Part", "cannot be imported"),
         ("lost", "cannot be imported"),
-        ("schemas.failure:UsageError", "no subclass of schemas.table.Row"),
-        ("schemas.tables.step:TABLE", "no subclass of schemas.table.Row"),
+        ("schemas.failure:UsageError", "not a subclass of schemas.table.Row"),
+        ("schemas.tables.step:TABLE", "not a subclass of schemas.table.Row"),
     ],
 )
 def test_what_is_not_there_is_refused_by_the_name_of_its_key(name: str, problem: str) -> None:

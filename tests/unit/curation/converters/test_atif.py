@@ -325,7 +325,9 @@ def test_a_text_that_is_none_leaves_no_click_behind(tmp_path: Path) -> None:
 
 def test_a_point_outside_of_the_screen_is_refused_with_its_call(tmp_path: Path) -> None:
     file = saved(tmp_path, document(agent(call("computer", type="click", x=51, y=10))))
-    assert "steps.1.tool_calls.0.arguments: (51, 10) is no point of a screen of 50 x 40 pixels" in refused(FORM, file)
+    assert "steps.1.tool_calls.0.arguments: (51, 10) is not a point of a screen of 50 x 40 pixels" in refused(
+        FORM, file
+    )
 
 
 def test_a_step_that_was_copied_or_that_no_model_made_is_no_target(tmp_path: Path) -> None:

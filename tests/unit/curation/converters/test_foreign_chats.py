@@ -485,7 +485,7 @@ def test_lines_given_to_a_format_of_one_value_are_named(tmp_path: Path, name: st
         (b"PAR1\0\n\xff", "it is Parquet; name it *.parquet"),
         (b"PK\x03\x04\n\n", "it is a ZIP archive; unpack it"),
         (b"\x1f\x8b\x08\n", "it is compressed; unpack it"),
-        (b'{"a": "\xff"}', "it is no text in UTF-8. Name the file of the records, or convert it"),
+        (b'{"a": "\xff"}', "it is not UTF-8 text. Name the file of the records, or convert it"),
     ],
 )
 def test_a_file_that_is_no_text_is_refused_once_with_its_kind(
@@ -493,7 +493,7 @@ def test_a_file_that_is_no_text_is_refused_once_with_its_kind(
 ) -> None:
     (tmp_path / "theirs.json").write_bytes(content)
     found = refused(FORMATS.class_of(name)(), tmp_path / "theirs.json", unit="thousandths")
-    assert found.partition("no JSON: ")[2] == said
+    assert found.partition("not JSON: ")[2] == said
 
 
 @pytest.mark.parametrize("name", ["trl", "verl"])
@@ -575,7 +575,7 @@ def test_an_array_that_is_cut_is_refused_once_with_the_fix(tmp_path: Path) -> No
     file = saved(tmp_path, {})
     file.write_text(json.dumps(array("trl"), indent=1)[:-3])
     said = refused(FORMATS.class_of("trl")(), file, unit="thousandths")
-    assert said.startswith("theirs.jsonl, line 1: no JSON: ") and said.endswith("write one record a line")
+    assert said.startswith("theirs.jsonl, line 1: not JSON: ") and said.endswith("write one record a line")
 
 
 def test_lines_that_are_arrays_are_lines(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_tasks_that_fail_are_made_from_more_often() -> None:
         ("Open the page of the product that is a lamp.", r"fits \d+ pages, not one"),
         ('Open the page of "Nowhere".', "fits 0 pages"),
         ("Please open something.", "no sentence that is known"),
-        ("Open the page of the product that weighs much.", "no condition on a product"),
+        ("Open the page of the product that weighs much.", "not a condition on a product"),
         ('Write "a" as the note. Write "b" as the note.', "two values of note"),
     ],
 )

@@ -127,7 +127,7 @@ def test_a_file_that_is_too_large_is_named(files: Files, tmp_path: Path, sentenc
 
 @pytest.mark.parametrize("path", ["../outside.txt", "a/../../outside.txt", "", "/", "a\0b", "/".join("a" * 60)])
 def test_a_path_that_leads_elsewhere_is_none(files: Files, path: str) -> None:
-    with pytest.raises(OSError, match="is no path"):
+    with pytest.raises(OSError, match="is not a path"):
         files.write(path, b"x")
 
 

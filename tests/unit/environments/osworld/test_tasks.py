@@ -218,7 +218,7 @@ def well(path: str) -> tuple[int, bytes]:
         ("/execute", (500, b"oh"), "answers 500: oh"),
         ("/execute", (200, b"no json"), "not answer with JSON"),
         ("/execute", (200, b'{"status": "error"}'), "returns no output"),
-        ("/screenshot", (200, b"no picture"), "is no picture"),
+        ("/screenshot", (200, b"no picture"), "is not an image"),
         ("/screenshot", (200, PNG[:-8]), "cut short"),
     ],
 )

@@ -168,7 +168,7 @@ def test_an_episode_that_is_over_as_it_begins_is_the_environments_failure() -> N
         async with SandboxPool([theirs]) as pool, pool.lease(theirs.task("play"), 1):
             pass
 
-    with pytest.raises(SandboxFailure, match="`done` at reset"):
+    with pytest.raises(SandboxFailure, match="the reset already ended the episode"):
         asyncio.run(run())
 
 
@@ -288,7 +288,7 @@ def test_it_is_given_the_variables_that_are_named_and_no_others(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ({"python": "/nowhere/python"}, "`environments.theirs.python`: /nowhere/python is no program."),
+        ({"python": "/nowhere/python"}, "`environments.theirs.python`: /nowhere/python is not a program."),
         ({"python": ""}, "`environments.theirs.python` is not set."),
         ({"module": "/nowhere/mine.py"}, "`environments.theirs.module`: there is no /nowhere/mine.py."),
         ({"variables": ["NOBODY_SET_THIS"]}, "`environments.theirs.variables`: NOBODY_SET_THIS is not in the environ"),

@@ -99,9 +99,9 @@ def test_a_call_is_read_with_every_argument_that_it_documents(code: str, wanted:
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
-        ("pyautogui.click(x=500, y=300, button='middle')", "no action of ours is 1 click of the middle button"),
+        ("pyautogui.click(x=500, y=300, button='middle')", "not supported: 1 click of the middle button"),
         ("pyautogui.middleClick(500, 300)", "1 click of the middle button"),
-        ("computer.triple_click(x=500, y=300)", "no action of ours is 3 clicks of the left button"),
+        ("computer.triple_click(x=500, y=300)", "not supported: 3 clicks of the left button"),
         ("pyautogui.click(500, 300, button=5)", "there is no button 5"),
         ("pyautogui.click('ok.png')", "'ok.png' is no x of click"),
         ("pyautogui.write(message=5)", "5 is no message of write"),
@@ -130,8 +130,8 @@ def test_a_call_is_read_with_every_argument_that_it_documents(code: str, wanted:
         ("pyautogui.mouseUp(500, 300)", "a mouseUp without a mouseDown"),
         ("pyautogui.mouseDown(500, 300)\npyautogui.press('a')", "press while a mouse button is held"),
         ("pyautogui.moveTo(500, 300)\npyautogui.dragTo(5, 5, button='right')", "a drag with the right button"),
-        ("pyautogui.alert('x')", "no action of ours is pyautogui.alert"),
-        ("os.system('rm x')", "no action of ours is os.system"),
+        ("pyautogui.alert('x')", "not supported: pyautogui.alert"),
+        ("os.system('rm x')", "not supported: os.system"),
         ("for _ in range(3): pyautogui.press('a')", "for _ in range(3): is no call"),
         ("computer.terminate(status='maybe')", "terminate: an end with the status 'maybe'"),
         ("", "no call in ''"),

@@ -254,8 +254,8 @@ def test_a_drag_of_qwen_begins_where_the_mouse_was_moved_to() -> None:
         ("qwen3-vl", {"dialect": "point"}, r"policy\.dialect.*box_v1 only"),
         ("ui-tars-1.0", {"dialect": "point"}, r"policy\.dialect.* is point"),
         ("ui-tars-1.5", {"thoughts": False}, r"policy\.thoughts.* is false"),
-        ("glm", {"history_images": 3}, r"policy\.history_images.* is 3, and glm"),
-        ("scalecua", {"history_images": 2}, r"policy\.history_images.* is 2, and scalecua"),
+        ("glm", {"history_images": 3}, r"policy\.history_images.* is 3, but glm"),
+        ("scalecua", {"history_images": 2}, r"policy\.history_images.* is 2, but scalecua"),
         ("holo-2", {"history_images": 2, "template": "grounding"}, r"policy\.history_images"),
     ],
 )

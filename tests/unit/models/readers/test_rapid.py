@@ -37,7 +37,7 @@ def test_text_is_read_with_its_box_from_top_to_bottom(reader: RapidReader) -> No
     assert (first.name, first.kind, second.name) == ("Sign in", "text", "Submit")
     assert first.box[0] * WIDTH == pytest.approx(20, abs=5) and first.box[1] * HEIGHT == pytest.approx(22, abs=8)
     assert 200 < second.centre[0] * WIDTH < 300 and 150 < second.centre[1] * HEIGHT < 180
-    with pytest.raises(FlywheelError, match="no picture"):
+    with pytest.raises(FlywheelError, match="is not an image"):
         reader.read(b"no picture at all")
 
 

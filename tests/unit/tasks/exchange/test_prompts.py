@@ -279,7 +279,7 @@ def test_weights_that_were_renewed_within_an_iteration_have_the_tokenizer_of_the
     ("asked", "why"),
     [
         ({}, "their trajectories do not record how the policy was asked"),
-        ({"backend": "mine.model:Mine"}, "mine.model:Mine read them, a backend of your own"),
+        ({"backend": "mine.model:Mine"}, "the custom backend mine.model:Mine read them"),
         ({"template": "mobile"}, f"the checkpoint of {VERSION} cannot be read: `policy.template` is mobile"),
     ],
 )

@@ -151,7 +151,7 @@ def test_an_equal_reproduction_does_not_dethrone_the_champion_where_an_equal_can
     ("making", "acting", "said"),
     [
         ({"weights": np.array([1.0, np.nan], np.float32)}, {}, r"model\.safetensors: layer\.weight"),
-        ({"weights": np.array([1.0, np.inf], np.float32)}, {}, "no numbers, or huge"),
+        ({"weights": np.array([1.0, np.inf], np.float32)}, {}, "not finite, or are huge"),
         ({"metrics": '{"loss": NaN}'}, {}, "the loss of its training is nan"),
         ({}, {"unparsable": True}, r"100% of its trajectories end in a reply without an action.*promote\.unparsable"),
         ({}, {"think_ms": 2500.0}, r"takes 2\.50 s to reply.*promote\.step_s"),
