@@ -310,7 +310,7 @@ def up(
     config: ConfigFile = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Prefect's server, if there is none.")] = 4200,
 ) -> None:
-    """Start a Prefect server, a worker, all deployments and the dashboard, here and until Ctrl-C."""
+    """Start a Prefect server, a worker, all deployments and the dashboard on this machine, until Ctrl-C."""
     from apps.schedule.up import up as start
 
     start(resolve(config, overrides), config, overrides or (), port)

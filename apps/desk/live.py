@@ -196,7 +196,7 @@ class LiveSessions:
         session = self.session(name)
         require_words(_draft(session, decided), None)
         if decided.decision == "override" and decided.action is None:
-            raise UsageError("`action`: override needs the action to take.")
+            raise UsageError("`action`: an override needs the action to perform.")
         if session.answer is None or session.answer.done() or session.number != number:
             raise Conflict(session.reviews[-1:])
         if decided.decision == "accept" and (session.proposal is None or session.proposal.action is None):

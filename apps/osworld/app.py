@@ -219,7 +219,7 @@ async def _launch(machine: DesktopMachine, request: Request) -> Response:
 
 
 async def _accessibility(machine: DesktopMachine, request: Request) -> Response:
-    """The windows in the form of OSWorld's tree, without their contents, which are unknown here."""
+    """Returns the windows as OSWorld's accessibility tree, without their contents, which are unknown here."""
     frames = "".join(
         f'<application name="{html.escape(one["classes"][-1] if one["classes"] else "")}">'
         f'<frame name="{html.escape(one["title"])}" st:active="{str(one["active"]).lower()}" '

@@ -78,7 +78,7 @@ def _text(group: pl.DataFrame) -> str:
 
 
 def _play(one: StoredTrajectory) -> list[Image.Image]:
-    """The screens of a trajectory, each with its action, and the last one framed by the outcome."""
+    """Returns the screens of a trajectory with their actions marked, the last framed in the outcome's colour."""
     number = min(len(one.steps), STEPS)
     screens = [_small(one.image(step)) for step in range(number)]
     for screen, step in zip(screens, one.steps, strict=False):

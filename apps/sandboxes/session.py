@@ -146,7 +146,7 @@ class WireSession:
         if name is not None and not (isinstance(name, str) and 0 < len(name) <= 255):
             raise ValueError("`episode_id` is not a string of 1 to 255 characters")
         if not isinstance(data.get("elements", False), bool):
-            raise ValueError("`elements` is neither true nor false")
+            raise ValueError("`elements` must be true or false")
         seed = data.get("seed")
         seed = random.randrange(SPLIT_STARTS["validation"]) if seed is None else self._serving.seed(seed)
         if "task_id" in data and data["task_id"] is not None:

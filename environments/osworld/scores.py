@@ -52,7 +52,7 @@ def is_in_list(read: Any, rules: Mapping[str, Any]) -> float:
 
 
 def literal_match(read: Any, expected: Any, type: str = "str", ignore_case: bool = False, **ignored: Any) -> float:
-    """Whether both are the same text, or lists of the same texts; raises ValueError for another type."""
+    """Returns 1 if both are the same text, or lists of the same texts, else 0; raises ValueError for another type."""
 
     def as_text(one: Any) -> str:
         return str(one).lower() if ignore_case else str(one)

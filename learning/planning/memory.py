@@ -361,12 +361,12 @@ def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, floa
             "logits": LOGIT * network.vocabulary * chunk,
             "unfinished gradients": head * (recipe.logits_chunk is not None and chunk < recipe.targets),
         },
-        "a block's way back": {
+        "a block's backward pass": {
             "gathered": root,
             "activations": saved + again,
             "unfinished gradients": head + back,
         },
-        "the root's way back": {
+        "the root module's backward pass": {
             **(
                 {}
                 if recipe.repeated

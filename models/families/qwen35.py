@@ -232,7 +232,7 @@ class Qwen35Family(QwenFamily):
         return {**text_turn("assistant", answer), REASONED: thinking.removeprefix(f"{THINKS}\n")}
 
     def _in_xml(self, written: str) -> str:
-        """Writes calls that a server parsed, and so are in JSON, as XML again."""
+        """Converts calls that a server parsed to JSON back to XML."""
         if not written.startswith(OPEN) or not written.removeprefix(OPEN).lstrip().startswith("{"):
             return written
         try:

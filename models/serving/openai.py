@@ -76,7 +76,7 @@ VERSION = re.compile(r"/v\d+\w*(/|$)")
 
 
 class NoAnswer(Exception):
-    """Raised with the reason for a request without a usable answer after all repetitions."""
+    """Raised if a request has no usable answer after all retries; the message has the reason."""
 
 
 class Unready(NoAnswer):

@@ -113,11 +113,11 @@ class ModelServer:
 
     @contextmanager
     def request(self, weights: Weights, follow: bool = False) -> Iterator[tuple[Weights, dict[str, Any]]]:
-        """Holds the weights in place for a request; yields them and the request's fields that select them.
+        """Keeps the weights loaded during a request; yields them and the request's fields that select them.
 
         Args:
             weights: the caller's weights.
-            follow: whether newer weights that another caller has begun may answer.
+            follow: whether newer weights may answer, which another caller has begun to load.
 
         Raises:
             NoAnswer: the server cannot load the weights at present.

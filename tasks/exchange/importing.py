@@ -345,7 +345,7 @@ def _equals(review: Review, one: ImportedReview) -> bool:
 
 
 def _replaces(review: Review, one: ImportedReview) -> bool:
-    """Whether a review has the same reviewer and subject as a decision: one step's reply, or the whole trajectory."""
+    """Return whether an imported decision replaces a review: by the same reviewer, on the same step or trajectory."""
     if review.person != one.person:
         return False
     words = {review.decision, one.decision} <= {"accept", "reject", "error_step"}

@@ -230,7 +230,7 @@ def require_held_out(config: Config, lake: Lake) -> None:
     """Refuse to hold out tasks with data in the lake, because policies have learned or will learn from this data.
 
     Raises:
-        UsageError: there is such a task. The message has the task, or the task that was made from it.
+        UsageError: there is such a task; the message names it, or the task that was made from it.
     """
     held = {task.task_id for task in whole_catalog(config) if task.split == "held_out"}
     rolled_out = set(lake.read("trajectories", ["task_id"], {"split": "train"})["task_id"].unique().to_pylist())

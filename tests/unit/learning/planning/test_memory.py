@@ -31,7 +31,7 @@ def test_what_lasts_from_step_to_step_is_16_bytes_a_trained_weight_and_2_or_4_a_
 
 def test_the_parts_add_up_to_the_peak_and_the_moment_is_named() -> None:
     found = predict(SEVEN, PLAIN)
-    assert found.peak == sum(found.parts.values()) and found.moment == "a block's way back"
+    assert found.peak == sum(found.parts.values()) and found.moment == "a block's backward pass"
 
 
 @pytest.mark.parametrize(
