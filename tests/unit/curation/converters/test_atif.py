@@ -461,7 +461,7 @@ def test_a_folder_of_trials_is_read_with_the_pictures_and_the_reward_of_each(tmp
     found = taken(FORM, tmp_path)
     assert [(one.name, one.success) for one in found] == [("t0", True), ("t1", False)]
     (tmp_path / "trial-0" / "result.json").write_text("{")
-    assert "result.json: no JSON" in refused(FORM, tmp_path)
+    assert "result.json: not JSON" in refused(FORM, tmp_path)
 
 
 PROMPT = (
