@@ -269,12 +269,12 @@ class ContinualConfig(StepSection):
 class PretrainConfig(StepSection):
     """Training of a base policy from rendered pages (`flywheel pretrain train`)."""
 
-    steps: Count = 4000
+    steps: Count = 8000
     """Optimiser steps."""
-    letters_steps: Whole = 1000
+    letters_steps: Whole = 2000
     """Number of first steps that train only the vision tower, on letters. Reading begins sooner if the tower knows
     letters."""
-    batch: Count = 8
+    batch: Count = 4
     """Screens per optimiser step, over all processes."""
     questions: Count = 16
     """Maximum questions about one screen, which share its encoding."""
@@ -293,7 +293,7 @@ class PretrainConfig(StepSection):
     """Share of the steps, at the end, that show whole screens without crops."""
     phrases: Whole = 300
     """Maximum phrases that the tokeniser learns from instructions and changes. It learns no whole words."""
-    validate_every: Count = 250
+    validate_every: Count = 500
     """Optimiser steps between measurements on pages of the split `validation`."""
     validation: Count = 48
     """Screens of a measurement."""
@@ -303,7 +303,7 @@ class PretrainConfig(StepSection):
     """Layers of the text stack."""
     vision_hidden: Annotated[int, Field(ge=VISION_HEAD, multiple_of=VISION_HEAD)] = 128
     """Width of the vision tower."""
-    vision_layers: Count = 2
+    vision_layers: Count = 1
     """Layers of the vision tower."""
     patch: Annotated[int, Field(ge=8, multiple_of=8)] = 16
     """Side of a patch in pixels; 8 or a multiple."""
