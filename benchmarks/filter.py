@@ -157,7 +157,7 @@ def reached(lake: Lake, planted_as: dict[str, str]) -> list[dict[str, Any]]:
     shares = {"balance": 0.7, "floor": 0.15, "grounding_share": 0.15, "practice_share": 0.2, "practice": []}
     asked = {**shares, "measured": "", "history_images": 1, "prefixes": "people", "corrections": "all"}
     weighed = ask(lake, "training_weights", **asked).to_pylist()
-    pairs = {row["pair_id"] for row in ask(lake, "training_pairs", history_images=1, corrections="all").to_pylist()}
+    pairs = {row["pair_id"] for row in ask(lake, "training_pairs", corrections="all").to_pylist()}
     sides = [row for row in lake.read("pairs").to_pylist() if row["pair_id"] in pairs]
     found = {
         "imitated": {row["trajectory_id"] for row in weighed if not row["grounding"]},

@@ -112,7 +112,7 @@ def queries(last: int) -> dict[str, dict[str, Any]]:
         "queue": {"iteration": None, "task": None, "forgetting": 0.8, "limit": 20, "offset": 0},
         "screenshot": {**here, "sha256": seen[0]},
         "training_groups": {**here, "groups": None},
-        "training_pairs": {"history_images": 1, "corrections": "all"},
+        "training_pairs": {"corrections": "all"},
         "training_weights": mixture,
     }
     of_an_iteration = (
@@ -131,7 +131,8 @@ def of_files(lake: Lake, last: int, scratch: Path) -> dict[str, dict[str, Any]]:
     shared = {"sample": pa.array(range(len(names))), "weight": pa.array([1.0] * len(names))}
     shared["positions"] = pa.array([[place] for place in range(len(names))], pa.list_(pa.int32()))
     no = pa.array([False] * len(names))
-    steps = {"trajectory_id": names, "way": pa.array([[0, 1]] * len(names)), "grounding": no, "corrected": no, **shared}
+    ways = {"way": pa.array([[0, 1]] * len(names)), "shown": pa.array([1] * len(names))}
+    steps = {"trajectory_id": names, **ways, "grounding": no, "corrected": no, **shared}
     shown = lake.read("steps", ["screenshot"], where)["screenshot"].slice(0, len(names))
     kinds = {"kind": pa.array(["naming"] * len(names)), "task_id": pa.array([TASKS[0]] * len(names)), "source": shown}
     pq.write_table(pa.table(steps), scratch / "steps.parquet")
@@ -141,7 +142,7 @@ def of_files(lake: Lake, last: int, scratch: Path) -> dict[str, dict[str, Any]]:
         for batch in batches:
             file.write_batch(batch)
     drawn, both = {"drawn": str(scratch / "kinds.parquet")}, {"before": str(version), "after": str(version), "most": 3}
-    shows = {"drawn": str(scratch / "steps.parquet"), "history_images": 1, "thoughts": True, "without": 0.5}
+    shows = {"drawn": str(scratch / "steps.parquet"), "thoughts": True, "without": 0.5}
     own = {"training_samples": shows, "version_changes": both}
     return {name: own.get(name, drawn) for name in OF_FILES}
 

@@ -154,7 +154,7 @@ def unverified(lake: Lake, config: Config) -> int:
     """Steps and pairs of corrections that a training reads and no verifier saw succeed, or that were replayed."""
     rolled = {one["trajectory_id"]: one for one in lake.read("trajectories").to_pylist() if one["continues"]}
     weights = ask(
-        lake, "training_weights", history_images=config.policy.history_images, measured="", balance=1.0, floor=0.15,
+        lake, "training_weights", history_images=config.policy.context_rule.live, measured="", balance=1.0, floor=0.15,
         grounding_share=0.0, practice=[], practice_share=0.0, prefixes=config.filter.prefixes,
         corrections=config.filter.corrections,
     ).to_pylist()  # fmt: skip
@@ -165,7 +165,7 @@ def unverified(lake: Lake, config: Config) -> int:
         if not rolled[one["trajectory_id"]]["success"] or one["step"] < rolled[one["trajectory_id"]]["replayed"]
     ]
     pairs = {one["pair_id"]: one for one in lake.read("pairs").to_pylist() if one["kind"] != "parting"}
-    asked = {"history_images": config.policy.history_images, "corrections": config.filter.corrections}
+    asked = {"corrections": config.filter.corrections}
     read = ask(lake, "training_pairs", **asked)["pair_id"].to_pylist()
     return len(wrong) + sum(not pairs[name]["verified"] for name in read if name in pairs)
 

@@ -27,7 +27,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -42,6 +42,7 @@ from learning.checkpoint import Checkpoints, Restored
 from learning.checkpoint.planner import Ranks
 from learning.data.rounds import Round, Rounds, Sampler
 from learning.data.stream import StreamFolder
+from learning.engines.choice import unsliced
 from learning.engines.engine import SampleRef
 from learning.engines.optimizer import learning_rate
 from learning.job import Job, read_job, steps_place
@@ -133,7 +134,10 @@ def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
         ranks.close()
         return
     method = method_of(job.train)
-    rounds = Rounds(job, method.read, getattr(method.settings(job.train), "epochs", 1.0))
+    alone = unsliced(job.policy, job.train, job.parent)
+    if alone and job.policy.context == "fold" and rank == 0:
+        send(warning=f"policy.context is fold, and each reply is trained in a sequence of its own: {alone}.")
+    rounds = Rounds(job, method.read, getattr(method.settings(job.train), "epochs", 1.0), sliced=not alone)
     coming = iter(rounds)
     first = next(coming)
     learner = Learner(job, first.samples, rank, world)
@@ -215,23 +219,27 @@ def _train_round(
     return loss
 
 
-def refs_of(job: Job, sampler: Sampler, step: int) -> list[SampleRef]:
-    """Selects the samples of one step: the same on every rank and for any number of ranks."""
+def refs_of(job: Job, sampler: Sampler, step: int, slices: Sequence[Sequence[int]] | None = None) -> list[SampleRef]:
+    """Selects the samples of one step: the same on every rank and for any number of ranks.
+
+    `slices` lists the samples of each of the sampler's ids; if it is not given, an id is a sample.
+    """
     size = job.train.batch
-    return [SampleRef(position, sampler.sample(position)) for position in range(step * size, (step + 1) * size)]
+    drawn = [(position, sampler.sample(position)) for position in range(step * size, (step + 1) * size)]
+    return [SampleRef(at, sample) for at, one in drawn for sample in ((one,) if slices is None else slices[one])]
 
 
 def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[StepResult]:
     """Makes these steps of a round; starts the next step's batch before each step."""
-    ahead = learner.prepare(refs_of(job, part.sampler, steps[0] - part.first))
+    ahead = learner.prepare(refs_of(job, part.sampler, steps[0] - part.first, part.slices))
     for step in steps:
         batch = ahead
         if step + 1 < part.end:
-            ahead = learner.prepare(refs_of(job, part.sampler, step + 1 - part.first))
+            ahead = learner.prepare(refs_of(job, part.sampler, step + 1 - part.first, part.slices))
         rate = learning_rate(step, job.steps, job.learning_rate, job.train)
         result = learner.step(batch, rate)
         if not math.isfinite(result.norm):
-            refs = refs_of(job, part.sampler, step - part.first)
+            refs = refs_of(job, part.sampler, step - part.first, part.slices)
             raise FlywheelError(
                 f"step {step + 1} of {part.end}: the gradient's norm is {result.norm}, of the batch of "
                 f"samples {', '.join(str(ref.sample) for ref in refs)}.",

@@ -284,7 +284,7 @@ class _Run:
                 return
             actors = self.actors_of(planned)
             policy = self.config.policy
-            record = await roll_out(pool, planned, actors, self.for_data, policy.history_images, policy.asked)
+            record = await roll_out(pool, planned, actors, self.for_data, policy.context_rule, policy.asked)
             self.leased_s += record.trajectory.wall_s
             if self.judge is not None:
                 record = await judging.run(with_judgement, self.config, self.judge, planned, record)

@@ -20,6 +20,7 @@ from models.policy import Context
 from rollout.actor import Acts
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, StepReply, given, parts_of
 from schemas.action import Action, CallUser, Finished, point_of, to_json
+from schemas.context import ContextRule
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure, is_environment_failure
 from schemas.observation import Observation, Outcome, PastStep, elements_json
 from schemas.table import utc_now
@@ -32,7 +33,7 @@ async def roll_out(
     planned: PlannedTrajectory,
     actors: Sequence[Acts],
     record_elements: bool,
-    history_images: int,
+    rule: ContextRule,
     asked: Mapping[str, Any] | None = None,
 ) -> FinishedTrajectory:
     """Roll out one trajectory to its end.
@@ -42,12 +43,12 @@ async def roll_out(
         planned: the trajectory to roll out.
         actors: the actors. The first acts before `planned.relay_step`, and the last from this step on.
         record_elements: whether each step records the page's elements.
-        history_images: number of latest observations that are kept with their pixels.
+        rule: the screens of a prompt, which are kept with their pixels.
         asked: settings of the policy's prompt (`PolicyConfig.asked`), for the trajectory's row.
     """
     started, clock = utc_now(), time.perf_counter()
     asked = asked if any(actor.kind == "policy" for actor in actors) else None
-    session = _Session(planned, actors, record_elements, history_images, planned.task.instruction, asked)
+    session = _Session(planned, actors, record_elements, rule, planned.task.instruction, asked)
     try:
         async with pool.lease(planned.task, planned.seed, planned.trajectory_id) as sandbox:
             await session.run(sandbox)
@@ -68,7 +69,7 @@ class _Session:
     planned: PlannedTrajectory
     actors: Sequence[Acts]
     record_elements: bool
-    history_images: int
+    rule: ContextRule
     instruction: str
     asked: Mapping[str, Any] | None = None
     turns: list[PastStep] = field(default_factory=list[PastStep])
@@ -167,10 +168,10 @@ class _Session:
         self.steps[-1] = self.steps[-1].model_copy(update=fields)
 
     def _add_past(self, turn: PastStep) -> None:
-        """Add a past step. Only the last `history_images` - 1 past steps keep their pixels."""
+        """Add a past step. Only the past steps whose screens are in the next prompt keep their pixels."""
         self.turns.append(turn)
-        aged = len(self.turns) - self.history_images
-        if 0 <= aged < len(self.turns):
+        screens = len(self.turns) + 1
+        for aged in range(self.rule.folded(screens - 1), self.rule.folded(screens)):
             old = self.turns[aged]
             blank = Observation(b"", old.observation.width, old.observation.height, old.observation.instruction)
             self.turns[aged] = PastStep(old.thought, old.action_text, blank)

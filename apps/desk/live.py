@@ -251,7 +251,7 @@ class LiveSessions:
             pool, actor = await self._parts(session)
             overseen = Overseen(actor, lambda context, proposal: self._decided(session, context, proposal))
             policy = self._config.policy
-            record = await roll_out(pool, session.planned, [overseen], True, policy.history_images, policy.asked)
+            record = await roll_out(pool, session.planned, [overseen], True, policy.context_rule, policy.asked)
             session.turn("storing", proposal=None)
             parts = (self._config, self._patient, session.planned, record, session.reviews)
             session.turn("ended", result=(await asyncio.to_thread(store_trajectory, *parts)).trajectory)

@@ -148,7 +148,7 @@ def _chats(job: Job, folder: Path) -> Iterator[dict[str, object]]:
     else:
         documents = [[sample] for sample in samples]
     for sides in documents:
-        digests = visible_screens(sides[0], job.policy.history_images)
+        digests = visible_screens(sides[0], job.policy.context_rule)
         sizes = [screenshots.size(digest) for digest in digests]
         asked = [chat_of(side, family, sizes, job.seed) for side in sides]
         paths = [folder / f"{digest}.png" for digest in digests]

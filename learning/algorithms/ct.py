@@ -9,5 +9,6 @@ METHOD = Method(
     read=read_samples,
     objective=Imitation,
     section="ct",
+    alone="",
     rates={"muon": 1e-3, "adamw": 1e-5},
 )

@@ -88,6 +88,7 @@ METHOD = Method(
     read=read_preferences,
     objective=PairObjective,
     section="preference",
+    alone="dpo compares two replies to one context, and no other reply follows the rejected one",
     rates={"muon": 2e-4, "adamw": 5e-7},
     in_groups=True,
 )

@@ -38,6 +38,7 @@ from models.families.registry import reply_limit
 from schemas.action import from_json
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
+from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 
 
@@ -130,7 +131,7 @@ def demonstration(rows: Sequence[DemonstrationStep], family: ModelFamily) -> Mem
     `rows` are the success's steps on the shortest path through its screens.
     """
     replies = [family.taught(row.thought, from_json(row.action), (row.screen_width, row.screen_height)) for row in rows]
-    rollouts = [_rollout(rows, number, replies, family.history_images) for number in range(len(rows))]
+    rollouts = [_rollout(rows, number, replies, family.rule) for number in range(len(rows))]
     return Member(rows[0].seed, rows[0].reward, tuple(rollouts), (False,) * len(rollouts), success=True)
 
 
@@ -258,17 +259,17 @@ def replies_of(rows: Sequence[GroupStep]) -> list[GroupStep]:
     return [row for row in rows if row.step is not None and not (row.token_ids is None and row.raw_text == "")]
 
 
-def asked_of(replies: Sequence[GroupStep], history_images: int) -> list[Rollout]:
+def asked_of(replies: Sequence[GroupStep], rule: ContextRule) -> list[Rollout]:
     """Collects each reply of a trajectory with its prompt."""
     texts = [row.raw_text for row in replies]
-    return [_rollout(replies, number, texts, history_images) for number in range(len(replies))]
+    return [_rollout(replies, number, texts, rule) for number in range(len(replies))]
 
 
 def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:
     steps = replies_of(rows)
     temperature = float(json.loads(rows[0].sampling)["temperature"])
     rollouts = []
-    for row, drawn in zip(steps, asked_of(steps, policy.history_images), strict=True):
+    for row, drawn in zip(steps, asked_of(steps, policy.context_rule), strict=True):
         if row.token_ids is None or row.logprobs is None:
             raise FlywheelError(
                 f"Step {row.step} of trajectory {row.trajectory_id} has no token ids or log probabilities.",
@@ -292,8 +293,8 @@ def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConf
     return float(worth) + float(soft_overlong(lengths, reply_limit(policy), group.overlong).mean())
 
 
-def _rollout(steps: Sequence[StoredStep], number: int, replies: Sequence[str], history_images: int) -> Rollout:
-    row, screens = steps[number], steps[max(0, number + 1 - history_images) : number + 1]
+def _rollout(steps: Sequence[StoredStep], number: int, replies: Sequence[str], rule: ContextRule) -> Rollout:
+    row, screens = steps[number], steps[rule.folded(number + 1) : number + 1]
     assert row.step is not None
     return Rollout(
         trajectory_id=row.trajectory_id,

@@ -242,6 +242,7 @@ METHOD = Method(
     read=read_rollouts,
     objective=GroupObjective,
     section="group",
+    alone="",
     rates={"muon": 5e-4, "adamw": 1e-6},
     in_groups=True,
     streams=True,

@@ -77,6 +77,9 @@ class Method:
     """Learning rates by optimiser, used if the config names none."""
     first_rate: float | None = None
     """Learning rate of an untrained small policy in its first training."""
+    alone: str = "the method takes each reply by itself"
+    """Reason why each reply is trained in a sequence of its own; empty if the method trains on the slices of
+    trajectories with `policy.context=fold` (`learning.data.slices`)."""
     in_groups: bool = False
     """Whether the method needs several trajectories of the same task and seed."""
 

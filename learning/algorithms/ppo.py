@@ -321,6 +321,7 @@ METHOD = Method(
     read=read_rollouts,
     objective=PpoObjective,
     section="ppo",
+    alone="",
     rates={"muon": 5e-4, "adamw": 1e-6},
     in_groups=True,
     streams=True,

@@ -26,6 +26,7 @@ METHOD = Method(
     source=DataSource.ACCEPTED,
     read=read_samples,
     objective=Imitation,
+    alone="",
     rates={"muon": 2e-3, "adamw": 1e-5},
     first_rate=3e-3,
 )

@@ -16,6 +16,7 @@ from models.families.outside import marked, marked_action
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message
 from models.policy import Context
 from schemas.action import Action, Click, from_json, to_json
+from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, PastStep
 
@@ -24,9 +25,9 @@ ANY: Size = (1000, 1000)
 """Placeholder for a screen's size if only text is read."""
 
 
-def visible_screens(document: Document, history_images: int) -> tuple[str, ...]:
-    """Lists the sha256 of the document's last `history_images` screens, which the policy sees, oldest first."""
-    return document.screenshots if isinstance(document, Rollout) else document.visible_screens(history_images)
+def visible_screens(document: Document, rule: ContextRule) -> tuple[str, ...]:
+    """Lists the sha256 of the document's last screens, which the policy sees, oldest first."""
+    return document.screenshots if isinstance(document, Rollout) else document.visible_screens(rule)
 
 
 def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed: int) -> tuple[list[Message], str]:

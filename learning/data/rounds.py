@@ -21,6 +21,7 @@ import numpy as np
 from typing_extensions import override
 
 from learning.data.sample import order_of
+from learning.data.slices import slices
 from learning.data.stream import StreamFolder
 from learning.job import Job
 from schemas.failure import FlywheelError
@@ -105,6 +106,8 @@ class Round:
     samples: Sequence[Any]
     screenshots: Path
     sampler: Sampler
+    slices: Sequence[Sequence[int]]
+    """Samples of each slice, by the sampler's ids; one sample each if the training has no slices."""
 
 
 class Rounds:
@@ -114,13 +117,14 @@ class Rounds:
         job: the training.
         read: reads samples from a file.
         epochs: number of passes over the samples of each batch of a stream.
+        sliced: whether slices of trajectories are drawn instead of samples (`learning.data.slices`).
 
     Raises:
         FlywheelError: there are no samples, no sample has a weight, or a stream ended without a batch.
     """
 
-    def __init__(self, job: Job, read: Reader, epochs: float = 1.0) -> None:
-        self._job, self._read, self._epochs = job, read, epochs
+    def __init__(self, job: Job, read: Reader, epochs: float = 1.0, sliced: bool = False) -> None:
+        self._job, self._read, self._epochs, self._sliced = job, read, epochs, sliced
         self.waited_s = 0.0
         """Seconds spent waiting for batches."""
 
@@ -138,15 +142,20 @@ class Rounds:
 
     def _round(self, number: int, first: int, steps: int | None, path: Path, screenshots: Path) -> Round:
         samples, train = self._read(path), self._job.train
+        drawn = slices(samples, self._job.policy.context_rule) if self._sliced else [[at] for at in range(len(samples))]
         seed = self._job.seed + (number - 1) * 1_000_003
         try:
             order = order_of(samples)
-            sampler = Sampler([sample.weight for sample in samples], seed) if order is None else FixedOrder(order)
+            if order is None:
+                sampler = Sampler([samples[one[0]].weight for one in drawn], seed)
+            else:
+                places = {one[0]: at for at, one in enumerate(drawn)}
+                sampler = FixedOrder(np.array([places[int(sample)] for sample in order]))
         except ValueError as error:
             raise FlywheelError(f"{path}: {error}.", "An iteration without accepted steps trains nothing.") from error
         if steps is None:
-            steps = max(1, math.ceil(len(samples) * self._epochs / train.batch))
-        return Round(number, first, first + steps, samples, screenshots, sampler)
+            steps = max(1, math.ceil(len(drawn) * self._epochs / train.batch))
+        return Round(number, first, first + steps, samples, screenshots, sampler, drawn)
 
     def _wait(self, folder: StreamFolder, number: int) -> bool:
         """Waits until a batch exists or no batch will follow; returns whether the batch exists."""

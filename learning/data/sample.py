@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from learning.data.files import FileRows, mapped, write_batches, write_rows
+from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 
 
@@ -80,13 +81,13 @@ class TrainSample:
         one."""
         return bool(self.thought)
 
-    def visible_screens(self, history_images: int) -> tuple[str, ...]:
-        """Lists the last `history_images` screenshots, which the policy sees."""
+    def visible_screens(self, rule: ContextRule) -> tuple[str, ...]:
+        """Lists the last screenshots, which the policy sees."""
         if self.kind in COMPARING:
             return self.screenshots
         if self.kind == "perception":
             return self.screenshots[-1:]
-        return self.screenshots[-history_images if self.action is not None else -1 :]
+        return self.screenshots[-rule.shown(len(self.history) + 1) if self.action is not None else -1 :]
 
 
 _TEXT = pa.string()
@@ -128,8 +129,20 @@ def read_samples(path: Path) -> FileRows[TrainSample]:
     return FileRows(path, _sample)
 
 
+def at_once(samples: Sequence[Any]) -> list[int | None]:
+    """Lists the first position of each sample in the training; None for a sample without positions.
+
+    Only the replies of a slice have the same positions (`learning.data.slices`).
+    """
+    if not isinstance(samples, FileRows) or "positions" not in samples.table.column_names:
+        return [None] * len(samples)
+    return [held[0] if held else None for held in samples.table["positions"].to_pylist()]
+
+
 def order_of(samples: Sequence[Any]) -> np.ndarray | None:
     """Lists the sample at each position of the training, (n,); None if the weights decide it.
+
+    Of a slice, whose replies have the same positions, it lists the first reply.
 
     Raises:
         FlywheelError: a position has no sample.
@@ -139,8 +152,8 @@ def order_of(samples: Sequence[Any]) -> np.ndarray | None:
     positions = samples.table["positions"].combine_chunks()
     # DLPack is used because `to_numpy` imports pandas, which takes as long as some training steps
     places = np.from_dlpack(positions.flatten()).astype(np.int64, copy=False)
-    order = np.full(len(places), -1, dtype=np.int64)
-    order[places] = np.from_dlpack(pc.call_function("list_parent_indices", [positions]))
+    order = np.full(int(places.max()) + 1 if len(places) else 0, -1, dtype=np.int64)
+    order[places[::-1]] = np.from_dlpack(pc.call_function("list_parent_indices", [positions]))[::-1]
     if (order < 0).any():
         raise FlywheelError(f"No sample comes at position {int(order.argmin())}.", "The lake's rows are incomplete.")
     return order if len(order) else None

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from learning.algorithms.method import DataSource, Optimizer, method_of
 from models.tiny.layout import is_tiny, read_config
+from schemas.config.policy import PolicyConfig
 from schemas.config.section import changed_keys
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
@@ -63,6 +64,19 @@ def check_training(train: TrainConfig, base: str) -> float:
             "Use `flywheel pretrain train`, and set policy.base to its result.",
         )
     return method_of(train).rate(train, "muon" if small else "adamw")
+
+
+def unsliced(policy: PolicyConfig, train: TrainConfig, parent: Path | None = None) -> str:
+    """Returns why a training draws replies instead of slices (`learning.data.slices`); empty if it draws slices.
+
+    Args:
+        policy, train: settings of the policy and of the training.
+        parent: checkpoint to start from; `policy.base` if not given.
+    """
+    if policy.context != "fold":
+        return "the window of screens slides"
+    small = is_small(policy.base) if parent is None else is_tiny(read_config(parent))
+    return method_of(train).alone or ("the small policy reads its screens before the text" if small else "")
 
 
 def is_small(base: str) -> bool:

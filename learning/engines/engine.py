@@ -226,10 +226,13 @@ class Engine(TrainedNetwork):
         """Writes the weights into a folder with a copy of the parent's other files, which all ranks can access; all
         ranks call it."""
 
+    def parts(self, documents: Sequence[int], size: int) -> list[Sequence[int]]:
+        """Divides documents into parts of `size` for passes without a step."""
+        return [documents[start : start + size] for start in range(0, len(documents), size)]
+
     def read(self, documents: Sequence[int], size: int | None = None) -> Iterator[Piece]:
         """Yields this rank's pieces of `size` documents at a time; every rank iterates to the end."""
-        size = size or self._job.train.batch
-        parts = [documents[start : start + size] for start in range(0, len(documents), size)]
+        parts = self.parts(documents, size or self._job.train.batch)
         chosen = [[SampleRef(int(one), int(one)) for one in part] for part in parts]
         ahead = self.prepare(chosen[0]) if chosen else None
         for number in range(len(chosen)):

@@ -8,7 +8,7 @@ text in thousandths of the screen, and the family writes them for training. A cu
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +18,16 @@ from common.text import counted
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
 from models.families.outside import SELECTOR, marked, marked_action, names_in, unmarked
-from models.families.prompt import SAMPLES, TOOL_SAMPLES, Message, messages_of, question_of, system_text
+from models.families.prompt import (
+    COLLAPSED,
+    SAMPLES,
+    TOOL_SAMPLES,
+    Message,
+    messages_of,
+    question_of,
+    steps_of,
+    system_text,
+)
 from models.families.reading import ParsedReply, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
 from models.families.thinking import opened, read_reply
@@ -38,7 +47,7 @@ class ModelFamily:
     """A family with coordinates in thousandths of the screen and the prompts of `models.families.prompt`.
 
     Args:
-        config: the dialect, and how many screens are shown.
+        config: the dialect, and which screens are shown.
     """
 
     grid: int = 1
@@ -64,6 +73,10 @@ class ModelFamily:
     """Whether the family has prompts for an action without a thought."""
     shows_past: bool = True
     """Whether prompts can contain screens of past steps."""
+    folds: bool = True
+    """Whether prompts keep their beginning from step to step, as `policy.context=fold` needs."""
+    collapsed: str = COLLAPSED
+    """Text that replaces a folded screen; empty for none."""
     max_new_tokens: int = 256
     """Limit of a reply's tokens, where `policy.max_new_tokens` is not set."""
     template_tokens: ClassVar[Mapping[str, int]] = {}
@@ -76,7 +89,8 @@ class ModelFamily:
         self._refuse_unused(config)
         self.template: str = config.template
         self.dialect: str = self.own_dialect or config.dialect
-        self.history_images = config.history_images
+        self.rule = config.context_rule
+        """Rule for the screens of a prompt."""
         self._history_turns, self._older = config.history_turns, config.older
         self.thinks = config.thoughts
 
@@ -96,6 +110,9 @@ class ModelFamily:
     def _refuse_unused(self, config: PolicyConfig) -> None:
         """Raises UsageError for an option that this family does not have."""
         name = config.family if config.family != "auto" else self._registered
+        if config.context == "fold" and not (self.shows_past and self.folds):
+            why = "changes the beginning of its prompt at each step" if self.shows_past else "shows one screen only"
+            raise UsageError(f"`policy.context` is fold, and {name} {why}.", "Set it to slide.")
         if config.history_images != 1 and not self.shows_past:
             raise UsageError(
                 f"`policy.history_images` is {config.history_images}, but {name} sees only the current screen.",
@@ -215,7 +232,12 @@ class ModelFamily:
         """Builds the chat with exactly these turns."""
         screen = context.observation
         system = self._system((screen.width, screen.height), context.thinks)
-        return messages_of(context, self.history_images, system, self.limits)
+        return messages_of(context, self.rule, system, self.limits, self.collapsed)
+
+    def steps(self, context: Context, reply: Callable[[PastStep], str]) -> list[Message]:
+        """Builds the turns behind the instruction: step by step a screen and the reply to it, then the current
+        screen."""
+        return steps_of(context, self.rule, reply, self.limits, self.collapsed)
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """Builds a chat that asks about screens outside of any trajectory; `acts` asks for an action instead of a
@@ -261,8 +283,12 @@ class ModelFamily:
 
 
 class TinyFamily(ModelFamily):
-    """The family of the small policy, whose coordinates are coarser and whose prompts have no system turn."""
+    """The family of the small policy, whose coordinates are coarser and whose prompts have no system turn.
 
+    Its network reads all screens before the text, so the place of a folded screen has no text.
+    """
+
+    collapsed = ""
     grid = GRID
     templates = ("computer",)
     max_new_tokens = 32

@@ -128,11 +128,13 @@ class Fara7Family(QwenFamily):
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of the tool, then the task with the first screen, then replies and the last screens."""
         turns = context.turns
-        shown = len(turns) - (self.history_images - 1)
+        shown = self.rule.folded(len(turns) + 1)
         chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
         for position, screen in enumerate([*(turn.observation for turn in turns), context.observation]):
             image = [screen_part(screen, self.limits)] if position >= shown else []
             asked = NEXT if position else context.instruction
+            if self.rule.folds and position and not image:
+                image = [text_part(f"{self.collapsed}\n")]
             if image or not position:
                 chat.append({"role": "user", "content": [*image, text_part(asked)]})
             if position < len(turns):

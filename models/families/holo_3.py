@@ -74,7 +74,7 @@ class Holo3Family(ModelFamily):
         """Builds a chat of the prompt and the task, then, step by step, a screen, the JSON and the tool's output."""
         screen = context.observation
         chat = [self._system((screen.width, screen.height)), text_turn("user", f"Task: {context.instruction}")]
-        shown = len(context.turns) - (self.history_images - 1)
+        shown = self.rule.folded(len(context.turns) + 1)
         for position, turn in enumerate(context.turns):
             chat.append(self._observed(turn.observation if position >= shown else None))
             chat.append(text_turn("assistant", _past(turn)))

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from models.families.code.arguments import Arguments, meant
 from models.families.family import ModelFamily
-from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
+from models.families.prompt import Message, screen_part, text_part, text_turn
 from models.families.reading import WIDE, ParsedReply, Sides, place_in, without_opening
 from models.families.screen import Size
 from models.families.template import template
@@ -70,12 +70,7 @@ class MaiUiFamily(ModelFamily):
         if self.template == "grounding":
             return self.question(context.instruction, [context.observation], acts=True)
         chat = [text_turn("system", self._prompt(context.thinks)), text_turn("user", context.instruction)]
-        shown = len(context.turns) - (self.history_images - 1)
-        for position, turn in enumerate(context.turns):
-            if position >= shown:
-                chat.append(screen_turn(turn.observation, self.limits))
-            chat.append(text_turn("assistant", self._reply(turn.thought, turn.action_text)))
-        return [*chat, screen_turn(context.observation, self.limits)]
+        return [*chat, *self.steps(context, lambda turn: self._reply(turn.thought, turn.action_text))]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """Builds the question as `ModelFamily.question`, in one turn."""

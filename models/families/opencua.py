@@ -45,6 +45,7 @@ class OpenCuaFamily(ModelFamily):
     published = QWEN25
     dialects = ("box_v1",)
     templates = ("computer",)
+    folds = False  # the task is in the last turn
     max_new_tokens = 2048
     own_dialect = "pyautogui"
 
@@ -52,7 +53,7 @@ class OpenCuaFamily(ModelFamily):
         """Builds its prompt: sentences of past steps, the last of them with screens, then the current screen and the
         task."""
         chat = [text_turn("system", template("opencua-l2.txt" if context.thinks else "opencua-l1.txt"))]
-        shown = len(context.turns) - (self.history_images - 1)
+        shown = self.rule.folded(len(context.turns) + 1)
         for position, turn in enumerate(context.turns):
             if position >= shown:
                 chat.append(screen_turn(turn.observation, self.limits))

@@ -2,17 +2,19 @@
 
     P(t_n, a_n | instruction, t_1, a_1, ..., (o_{n-i}, t_{n-i}, a_{n-i}) for i = 1..N, o_n)
 
-All past thoughts and actions stay as text; only the last N screenshots stay as images, the current one last.
+All past thoughts and actions stay as text; only the last N screenshots stay as images, the current one last. With
+`policy.context=fold`, a text replaces the older ones (`schemas.context`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from models.families.dialects import format_reply
 from models.families.screen import ImageLimits
 from models.policy import Context
 from schemas.action import Click, Drag, Finished, Hotkey, ReadFile, Scroll, Terminal, Type, Wait, WriteFile
-from schemas.observation import Observation
+from schemas.context import ContextRule
+from schemas.observation import Observation, PastStep
 
 Message = dict[str, Any]
 """One turn of a chat as `transformers` takes it: role and content parts."""
@@ -36,6 +38,8 @@ TOOL_SAMPLES = (Terminal(command="ls -l"), ReadFile(path="notes.txt"), WriteFile
 
 
 THOUGHT = "Thought: ...\n"
+COLLAPSED = "This screenshot has been collapsed."
+"""Text in the place of a folded screen; Qwen3.5's prompt announces it (OSWorld, `mm_agents/qwen`)."""
 
 
 def system_text(actions: Sequence[str], unit: str = "thousandths of the screen", thinks: bool = True) -> str:
@@ -55,21 +59,46 @@ def system_text(actions: Sequence[str], unit: str = "thousandths of the screen",
     )
 
 
-def messages_of(context: Context, history_images: int, system: str, limits: ImageLimits | None = None) -> list[Message]:
-    """Builds the chat that a policy continues.
+def messages_of(
+    context: Context,
+    rule: ContextRule,
+    system: str,
+    limits: ImageLimits | None = None,
+    collapsed: str = COLLAPSED,
+) -> list[Message]:
+    """Builds the chat that a policy continues: the system turn of this text, the instruction, and `steps_of`."""
+    head = [text_turn("system", system), text_turn("user", context.instruction)]
+    return [*head, *steps_of(context, rule, _reply_of, limits, collapsed)]
+
+
+def _reply_of(turn: PastStep) -> str:
+    return format_reply(turn.thought, turn.action_text)
+
+
+def steps_of(
+    context: Context,
+    rule: ContextRule,
+    reply: Callable[[PastStep], str],
+    limits: ImageLimits | None = None,
+    collapsed: str = COLLAPSED,
+) -> list[Message]:
+    """Builds the turns behind the instruction: step by step a screen and the reply to it, then the current screen.
 
     Args:
-        context: the instruction, the past steps and the current screen.
-        history_images: N, screenshots shown including the current one; at least 1.
-        system: the system turn's text.
+        context: the past steps and the current screen.
+        rule: the screens that are pictures.
+        reply: writes the reply of a past step.
         limits: limits to which screens are resized; None shows them unchanged.
+        collapsed: the text that replaces a folded screen, except the first one, whose place the instruction takes.
     """
-    chat = [text_turn("system", system), text_turn("user", context.instruction)]
-    shown = len(context.turns) - (history_images - 1)
+    chat = list[Message]()
+    folded = rule.folded(len(context.turns) + 1)
     for position, turn in enumerate(context.turns):
-        if position >= shown:
+        if position >= folded:
             chat.append(screen_turn(turn.observation, limits))
-        chat.append(text_turn("assistant", format_reply(turn.thought, turn.action_text)))
+        elif rule.folds and position and collapsed:
+            chat.append(text_turn("user", collapsed))
+        chat.append(text_turn("assistant", reply(turn)))
     return [*chat, screen_turn(context.observation, limits)]
 
 

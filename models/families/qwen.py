@@ -38,7 +38,8 @@ TOOLS: Mapping[str, str] = {"computer": "computer_use", "mobile": "mobile_use", 
 class QwenFamily(ModelFamily):
     """Common base of Qwen's families; its replies have no dialect.
 
-    Prompts show the screens of the last steps with their replies. The first turn lists the earlier steps.
+    Prompts show the screens of the last steps with their replies. The first turn lists the earlier steps. With
+    `policy.context=fold`, prompts show all replies, and the list is empty.
     """
 
     templates = ("computer", "mobile", "grounding")
@@ -58,9 +59,10 @@ class QwenFamily(ModelFamily):
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of tools, then the instruction with the first shown screen, then replies and screens."""
-        turns = context.turns
-        kept = turns[max(0, len(turns) - (self.history_images - 1)) :]
-        before = turns[: len(turns) - len(kept)]
+        folded = self.rule.folded(len(context.turns) + 1)
+        before, kept = context.turns[:folded], context.turns[folded:]
+        if self.rule.folds:
+            before, kept = (), context.turns
         named = (
             "\n".join(f"Step {number}: {_sentence(turn.thought)}" for number, turn in enumerate(before, 1)) or "None"
         )
@@ -72,7 +74,11 @@ class QwenFamily(ModelFamily):
             )
         chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
         for position, screen in enumerate([*(turn.observation for turn in kept), context.observation]):
-            chat.append(self._asked(asked, [screen]) if position == 0 else screen_turn(screen, self.limits))
+            shown = position >= folded or not self.rule.folds
+            if position == 0:
+                chat.append(self._asked(asked, [screen] if shown else []))
+            else:
+                chat.append(screen_turn(screen, self.limits) if shown else text_turn("user", self.collapsed))
             if position < len(kept):
                 chat.append(text_turn("assistant", self._reply(kept[position].thought, kept[position].action_text)))
         return chat

@@ -47,8 +47,6 @@ from schemas.observation import PastStep
 
 GRID: Sides = (999.0, 999.0)
 """Width and height of a screen: its last pixel is 999."""
-COLLAPSED = "This screenshot has been collapsed."
-"""Text that replaces a past screen that is not in the prompt."""
 LABEL = "Action: "
 _JOINT = f"\n\n{LABEL}"
 """Text between thinking and sentence in a thought."""
@@ -147,7 +145,7 @@ class Qwen35Family(QwenFamily):
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of tools, then the instruction with the first screen, then replies and screens."""
         turns = context.turns
-        shown = len(turns) - (self.history_images - 1)
+        shown = self.rule.folded(len(turns) + 1)
         asked = (
             "\nPlease generate the next move according to the UI screenshot, instruction and previous actions.\n\n"
             f"Instruction: {context.instruction}\n\nPrevious actions:\nNone"
@@ -157,7 +155,7 @@ class Qwen35Family(QwenFamily):
             image = [screen_part(screen, self.limits)] if position >= shown else []
             parts = [*image, text_part(asked)]
             if position:
-                inner = image or [text_part(COLLAPSED)]
+                inner = image or [text_part(self.collapsed)]
                 parts = [text_part("<tool_response>\n"), *inner, text_part("\n</tool_response>")]
             chat.append({"role": "user", "content": parts})
             if position < len(turns):

@@ -69,12 +69,7 @@ class UiTarsFamily(ModelFamily):
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of template and instruction, then, step by step, a screen and the reply to it."""
         chat = [text_turn("user", filled(self._file, instruction=context.instruction))]
-        shown = len(context.turns) - (self.history_images - 1)
-        for position, turn in enumerate(context.turns):
-            if position >= shown:
-                chat.append(screen_turn(turn.observation, self.limits))
-            chat.append(text_turn("assistant", self._reply(turn.thought, self._boxed(turn.action_text))))
-        return [*chat, screen_turn(context.observation, self.limits)]
+        return [*chat, *self.steps(context, lambda turn: self._reply(turn.thought, self._boxed(turn.action_text)))]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """Builds the question as `ModelFamily.question`; a question for an action uses the template."""
@@ -159,12 +154,7 @@ class UiTars2Family(ModelFamily):
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of the prompt and the instruction, then, step by step, a screen and the reply to it."""
         chat = [*self._prompt(), text_turn("user", context.instruction)]
-        shown = len(context.turns) - (self.history_images - 1)
-        for position, turn in enumerate(context.turns):
-            if position >= shown:
-                chat.append(screen_turn(turn.observation, self.limits))
-            chat.append(text_turn("assistant", self._reply(turn.thought, turn.action_text)))
-        return [*chat, screen_turn(context.observation, self.limits)]
+        return [*chat, *self.steps(context, lambda turn: self._reply(turn.thought, turn.action_text))]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """Builds the question as `ModelFamily.question`."""

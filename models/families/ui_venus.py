@@ -84,6 +84,7 @@ class UiVenus2Family(ModelFamily):
     max_new_tokens = 4096
     template_tokens: ClassVar[Mapping[str, int]] = {"mobile": 16_384, "grounding": 1024}
     asks_without = False
+    folds = False  # the text before the current screen is another one before a past screen
     own_dialect = "ui-venus"
 
     def sides(self, screen: Size) -> tuple[float, float]:
@@ -92,7 +93,7 @@ class UiVenus2Family(ModelFamily):
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of the prompt with the task, then screens and replies; a past screen may be left out."""
-        turns, images = context.turns, self.history_images - 1
+        turns, images = context.turns, self.rule.shown(len(context.turns) + 1) - 1
         if self.template == "grounding":
             return self._pointing(context, turns[max(0, len(turns) - images) :])
         if self.template == "browser":

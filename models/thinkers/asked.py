@@ -26,6 +26,7 @@ from models.serving.server import wire_message
 from models.thinkers.thinker import Thinker, ThinkerCase, ThinkerResources, ThinkerThought
 from schemas.action import Action
 from schemas.config.section import Count, Positive, Section
+from schemas.context import ContextRule
 from schemas.failure import UsageError
 from schemas.observation import Observation
 from schemas.tables.annotation import PATTERNS, Pattern
@@ -55,15 +56,15 @@ def rules_of(language: str) -> str:
     )
 
 
-def chat_about(case: ThinkerCase, language: str, history_images: int) -> list[Message]:
+def chat_about(case: ThinkerCase, language: str, rule: ContextRule) -> list[Message]:
     """Builds the chat that asks for the thought of a known action.
 
     Args:
         case: the step.
         language: language of the thought.
-        history_images: number of latest screens in the prompt, including the current one.
+        rule: the screens that are pictures.
     """
-    turns, shown = case.context.turns, len(case.context.turns) - (history_images - 1)
+    turns, shown = case.context.turns, rule.folded(len(case.context.turns) + 1)
     parts = [_text(f"Instruction: {case.context.instruction}")]
     for number, turn in enumerate(turns):
         if number >= shown:
@@ -199,7 +200,7 @@ class PolicyThinker(AskedThinker[ThinkerPolicyOptions]):
         if self.hidden:
             return [_own(made) for made in self._policy.act(contexts, heat)]
         family = self._policy.family
-        asked = [chat_about(case, self.options.language, family.history_images) for case in cases]
+        asked = [chat_about(case, self.options.language, family.rule) for case in cases]
         chats = [marked_chat(chat, family.tokens) for chat in asked]
         seeds = [context.seed for context in contexts]
         made = self._policy.model.generate(chats, seeds, heat, self.options.max_tokens)
@@ -227,7 +228,7 @@ class EndpointThinker(AskedThinker[ThinkerEndpointOptions]):
         return [self._thought(case) for case in cases]
 
     def _thought(self, case: ThinkerCase) -> ThinkerThought:
-        shown = self.options.history_images
+        shown = ContextRule(self.options.history_images)
         if self.hidden:
             system = system_text([format_action(action) for action in SAMPLES])
             chat = messages_of(case.context, shown, system)

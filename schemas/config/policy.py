@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from schemas.config.section import Count, Positive, ReadIf, Section, Whole
+from schemas.context import ContextRule
 
 TEXT_HEAD, VISION_HEAD = 32, 64
 """Widths of an attention head of the small policy's text stack and of its vision tower. The tower has few heads,
@@ -92,14 +93,25 @@ class PolicyConfig(Section):
 
     read_if = (
         ReadIf("policy.base", ("tiny",), ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")),
+        ReadIf("policy.context", ("slide",), ("history_images", "history_turns", "older")),
+        ReadIf("policy.context", ("fold",), ("live_images", "fold_images")),
     )
 
     base: Annotated[str, AfterValidator(os.path.expanduser)] = "tiny"
     """`tiny`: a small Qwen3-VL with random weights; else a Hugging Face image-text-to-text model directory."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
     """Text format of actions (docs/families.md). A family without `box_v1` uses its own format for it."""
+    context: Literal["slide", "fold"] = "slide"
+    """Screenshots in the prompt (docs/folding.md). `slide`: the latest `history_images`. `fold`: all since the last
+    fold; a text replaces older ones, so that prompts keep their beginning between folds, and a training sequence holds
+    the replies between two folds."""
     history_images: Count = 1
-    """Number of latest screenshots in the prompt (UI-TARS: 5). The prompt always has the text of past steps."""
+    """With `slide`, number of latest screenshots in the prompt (UI-TARS: 5). The prompt always has the text of past
+    steps."""
+    live_images: Count = 20
+    """With `fold`, maximum number of screenshots in the prompt."""
+    fold_images: Count = 10
+    """With `fold`, number of screenshots that are replaced at once; at most `live_images`."""
     history_turns: Count | None = None
     """Number of latest replies in the prompt; the instruction states how many came before. All if not set."""
     older: Literal["dropped", "summarised"] = "dropped"
@@ -169,10 +181,29 @@ class PolicyConfig(Section):
     def asked(self) -> dict[str, Any]:
         """Returns the keys that shape a checkpoint's prompt for an action, as a trajectory records them."""
         named = {"template", "dialect", "history_images", "history_turns", "older", "thoughts"}
+        if self.context == "fold":
+            named |= {"context", "live_images", "fold_images"}
         return {**self.model_dump(include=named), "backend": "server" if self.acts_on_server else self.backend}
+
+    @property
+    def context_rule(self) -> ContextRule:
+        """Returns the rule for the screens of a prompt."""
+        if self.context == "fold":
+            return ContextRule(self.live_images, self.fold_images, folds=True)
+        return ContextRule(self.history_images)
 
     @model_validator(mode="after")
     def _require_history(self) -> "PolicyConfig":
+        if self.fold_images > self.live_images:
+            raise ValueError(
+                f"policy.fold_images is {self.fold_images}, more than policy.live_images, {self.live_images}: the "
+                f"current screen would be folded; lower it to {self.live_images}"
+            )
+        if self.context == "fold" and self.history_turns is not None:
+            raise ValueError(
+                "policy.context is fold, and policy.history_turns leaves out a reply at each step, which changes the "
+                "beginning of every prompt: remove policy.history_turns"
+            )
         if self.history_turns is not None and self.history_turns < self.history_images - 1:
             raise ValueError(
                 f"policy.history_turns is {self.history_turns}, fewer than the past screens of policy.history_images, "

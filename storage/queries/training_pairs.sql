@@ -32,7 +32,7 @@ usable AS (
 )
 SELECT
     p.pair_id, p.task_id, p.kind, any_value(t.instruction) AS instruction,
-    list(s.screenshot ORDER BY s.step)[-$history_images::INTEGER:] AS screenshots,
+    list(s.screenshot ORDER BY s.step) AS screenshots,
     coalesce(
         list({
             'thought': s.thought, 'action': s.action, 'raw_text': s.raw_text,

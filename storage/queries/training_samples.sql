@@ -10,11 +10,11 @@
 WITH
 drawn AS (FROM read_parquet($drawn)),
 walked AS (
-    SELECT sample, trajectory_id, corrected, unnest(way) AS step, generate_subscripts(way, 1) - len(way) AS place FROM drawn
+    SELECT sample, trajectory_id, corrected, shown, unnest(way) AS step, generate_subscripts(way, 1) - len(way) AS place FROM drawn
 ),
 found AS (
     SELECT
-        sample, place, s.screenshot,
+        sample, place, shown, s.screenshot,
         $thoughts AND md5_number_lower(trajectory_id) % 1000 >= 1000 * $without AS thinks,
         CASE WHEN place = 0 AND corrected THEN {'thought': if(thinks, p.thought, ''), 'action': p.action}
         ELSE {'thought': if(thinks, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), ''), 'action': s.action}
@@ -27,7 +27,7 @@ found AS (
 contents AS (
     SELECT
         sample,
-        list(screenshot ORDER BY place) FILTER (place > -$history_images) AS screenshots,
+        list(screenshot ORDER BY place) FILTER (place > -shown) AS screenshots,
         list(content ORDER BY place) FILTER (place < 0) AS history,
         any_value(screenshot) FILTER (place = 0) AS screen,
         any_value(content) FILTER (place = 0) AS content

@@ -22,6 +22,7 @@ from models.families.registry import family_of
 from models.language_model import BACKENDS
 from models.vlm import backend_of
 from schemas.config.policy import PolicyConfig
+from schemas.context import ContextRule
 from schemas.failure import CheckpointError, FlywheelError
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.step import Step
@@ -77,7 +78,7 @@ class Prompts:
         replies = replies_of([_row(trajectory, step) for step in steps])
         sizes = {step.screenshot: (step.screen_width, step.screen_height) for step in steps}
         own = _own_steps(steps)
-        rollouts = asked_of(replies, int(asked["history_images"])) if asked else []
+        rollouts = asked_of(replies, ContextRule.recorded(asked)) if asked else []
         made = {rollout.step: rollout for rollout in rollouts}
         for number, step in sampled.items():
             try:

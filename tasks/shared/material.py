@@ -65,6 +65,8 @@ class TrainingMaterial:
     """Description of the data."""
     nothing: str = ""
     """Reason why there is no data; empty if there is data."""
+    draws: int | None = None
+    """Number of slices, if slices are drawn (`learning.data.slices`); None if samples are drawn."""
     numbers: Metrics = field(default_factory=dict[str, Json])
     """Numbers that are stored with the policy's metrics."""
 

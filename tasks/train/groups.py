@@ -14,7 +14,9 @@ from curation.curriculum import apportion, seeds
 from curation.selection import shortest_way
 from learning.algorithms.groups import DemonstrationStep, GroupStep, Member, demonstration, members_of, train_on
 from learning.algorithms.returns import one_outcome, rewarded
-from learning.data.files import write_rollouts
+from learning.data.files import Rollout, write_rollouts
+from learning.data.slices import slices
+from learning.engines.choice import unsliced
 from models.families.registry import reply_limit
 from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config
@@ -111,6 +113,7 @@ def group_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> Training
     return TrainingMaterial(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
+        draws=_draws(config, rollouts),
         numbers=numbers,
         summary=f"{len(rollouts)} steps of {made.informative} of {made.groups} groups with advantages",
         nothing="" if rollouts else nothing,
@@ -203,10 +206,16 @@ def ppo_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMa
     return TrainingMaterial(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
+        draws=_draws(config, rollouts),
         numbers=numbers,
         summary=f"{len(rollouts)} steps of {trajectories} trajectories",
         nothing=nothing if one_outcome(rollouts) else "",
     )
+
+
+def _draws(config: Config, rollouts: Sequence[Rollout]) -> int | None:
+    """Count the slices of the rollouts, if the training draws slices."""
+    return None if unsliced(config.policy, config.train) else len(slices(rollouts, config.policy.context_rule))
 
 
 def outcomes_of(config: Config, rows: Sequence[GroupStep]) -> dict[str, list[Member]]:

@@ -102,8 +102,7 @@ def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[JudgeCase, Judg
 
 def preference_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
     """Return all pairs so far. The parent policy is the reference."""
-    asked = {"history_images": config.policy.history_images, "corrections": config.filter.corrections}
-    pairs = ask(lake, "training_pairs", recipe.pins, **asked)
+    pairs = ask(lake, "training_pairs", recipe.pins, corrections=config.filter.corrections)
     rows = (row for batch in pairs.to_batches() for row in batch.to_pylist())
     family = policy_family(config, lake, recipe.parent)
     return TrainingMaterial(
@@ -122,7 +121,7 @@ def preferences_of(rows: Iterable[Mapping[str, Any]], family: ModelFamily) -> It
         yield Preference(
             pair_id=row["pair_id"],
             task_id=row["task_id"],
-            screenshots=tuple(row["screenshots"]),
+            screenshots=tuple(row["screenshots"][family.rule.folded(len(row["screenshots"])) :]),
             instruction=row["instruction"],
             past_replies=tuple(_past(step, family) for step in row["past"]),
             chosen=_side(row["chosen"], row["chosen_action"], row["kind"], size, family),

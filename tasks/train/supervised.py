@@ -8,7 +8,7 @@ stage `train`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,10 @@ from pydantic import BaseModel, ConfigDict
 from environments.catalog import catalog
 from learning.data.rounds import Sampler, by_sample
 from learning.data.sample import write_sample_batches
+from learning.data.slices import slices_of
+from learning.engines.choice import unsliced
 from schemas.config import Config
+from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 from schemas.table import Metrics
 from schemas.tables.stage import PlainResult
@@ -113,7 +116,7 @@ def weighed_targets(
         lake,
         "training_weights",
         versions,
-        history_images=config.policy.history_images,
+        history_images=config.policy.context_rule.live,
         measured=measured,
         balance=config.train.task_balance,
         floor=config.train.task_floor,
@@ -162,17 +165,17 @@ def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[Mix
 
 
 def _reported(config: Config) -> Mapping[str, int | float | bool]:
-    """Return the numbers of a step's context settings: screens and thoughts."""
+    """Return the settings of a step's thoughts."""
     return {
-        "history_images": config.policy.history_images,
         "thoughts": config.policy.thoughts,
         "without": config.think.keep_without,
     }
 
 
 def _writer(config: Config, lake: Lake, recipe: PolicyRecipe, parts: Sequence[MixturePart]) -> Any:
-    seed, pins = seed_of(config, recipe), recipe.pins
-    return lambda path, schedule: write_mixture(path, parts, schedule.positions, seed, lake, pins)
+    seed, pins, rule = seed_of(config, recipe), recipe.pins, config.policy.context_rule
+    sliced = not unsliced(config.policy, config.train)
+    return lambda path, schedule: write_mixture(path, parts, schedule.positions, seed, lake, pins, rule, sliced)
 
 
 def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:
@@ -182,28 +185,64 @@ def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> Mixtur
 
 
 def write_mixture(
-    path: Path, parts: Sequence[MixturePart], count: int, seed: int, lake: Lake, pins: Mapping[str, int]
+    path: Path,
+    parts: Sequence[MixturePart],
+    count: int,
+    seed: int,
+    lake: Lake,
+    pins: Mapping[str, int],
+    rule: ContextRule,
+    sliced: bool = False,
 ) -> set[str]:
-    """Write the samples at the positions [0, count) of a training, and return the sha256 of their screenshots."""
+    """Write the samples at the positions [0, count) of a training, and return the sha256 of their screenshots.
+
+    A step has the screens that `rule` shows. If `sliced`, all replies of a slice have its positions.
+    """
     parts = [part for part in parts if part.share and part.usable]
-    come = drawn([part.weighed for part in parts], count, seed, [part.share for part in parts])
-    return write_sample_batches(path, _batches(path, list(zip(parts, come, strict=True)), lake, pins))
+    keys = [_keys(part.weighed, rule) if sliced and part.steps else None for part in parts]
+    come = drawn([part.weighed for part in parts], count, seed, [part.share for part in parts], keys)
+    return write_sample_batches(path, _batches(path, list(zip(parts, come, strict=True)), lake, pins, rule))
+
+
+def _keys(weighed: pa.Table, rule: ContextRule) -> list[Hashable | None]:
+    """Return the slice of each row of steps that can occur; None for a screen of a failure."""
+    columns = (weighed[name].to_pylist() for name in ("trajectory_id", "place", "grounding", "weight"))
+    return [
+        None if grounding else (trajectory, rule.folded(place + 1), weight)
+        for trajectory, place, grounding, weight in zip(*columns, strict=True)
+        if weight is not None
+    ]
 
 
 def _batches(
-    path: Path, come: Sequence[tuple[MixturePart, pa.Table]], lake: Lake, pins: Mapping[str, int]
+    path: Path,
+    come: Sequence[tuple[MixturePart, pa.Table]],
+    lake: Lake,
+    pins: Mapping[str, int],
+    rule: ContextRule,
 ) -> Iterator[pa.RecordBatch]:
     for number, (part, rows) in enumerate(come):
         if part.steps:
             rows = rows.append_column("way", ways(part.weighed, rows["row"].to_numpy()))
+            shown = [rule.shown(place + 1) for place in rows["place"].to_pylist()]
+            rows = rows.append_column("shown", pa.array(shown, pa.int64()))
         named = path.with_name(f"drawn-{number}.parquet")
         pq.write_table(rows, named)
         with stream(lake, part.query, pins, drawn=str(named), **part.parameters) as batches:
             yield from batches
 
 
-def drawn(weighed: Sequence[pa.Table], count: int, seed: int, shares: Sequence[float] = (1.0,)) -> list[pa.Table]:
+def drawn(
+    weighed: Sequence[pa.Table],
+    count: int,
+    seed: int,
+    shares: Sequence[float] = (1.0,),
+    keys: Sequence[Sequence[Hashable | None] | None] | None = None,
+) -> list[pa.Table]:
     """Return the rows of every part that occur at the positions [0, count) of a training, in order.
+
+    With `keys`, the slice of each row that can occur, a part is drawn by slices: each with the weight of one of its
+    rows, so that every row occurs as often as without slices, in proportion to the other rows.
 
     Returns:
         For each part: its rows with `sample` (a number from 0), `row` (the index among all rows), and `positions`.
@@ -216,27 +255,42 @@ def drawn(weighed: Sequence[pa.Table], count: int, seed: int, shares: Sequence[f
     scaled = [one[rows] for one, rows in zip(weights, usable, strict=True)]
     if len(scaled) > 1:
         scaled = [share * one / one.sum() for share, one in zip(shares, scaled, strict=True)]
+    cut = [_cut(len(rows), own) for rows, own in zip(usable, keys or [None] * len(usable), strict=True)]
     try:
-        sampler = Sampler(np.concatenate([np.empty(0), *scaled]), seed)
+        once = [one[first] for one, (first, _) in zip(scaled, cut, strict=True)]
+        sampler = Sampler(np.concatenate([np.empty(0), *once]), seed)
     except ValueError as error:
         raise FlywheelError(
             f"Nothing to train on: {error}.", "Look at train.practice and train.task_balance."
         ) from error
     ids, starts, positions = by_sample(sampler.first(count))
-    edges = np.cumsum([0, *(len(rows) for rows in usable)])
+    edges = np.cumsum([0, *(len(first) for first, _ in cut)])
     found: list[pa.Table] = []
-    for table, rows, first, last in zip(weighed, usable, edges[:-1], edges[1:], strict=True):
+    for table, rows, (_, of), first, last in zip(weighed, usable, cut, edges[:-1], edges[1:], strict=True):
         low, high = np.searchsorted(ids, [first, last])
-        own = rows[ids[low:high] - first]
+        there = np.isin(of + first, ids[low:high])
+        own, at = rows[there], np.searchsorted(ids, of[there] + first)
         come = table.take(pa.array(own))
-        offsets = pa.array(starts[low : high + 1] - starts[low], pa.int32())
+        lengths = starts[at + 1] - starts[at]
+        offsets = np.cumsum([0, *lengths])
+        times = positions[np.repeat(starts[at] - offsets[:-1], lengths) + np.arange(offsets[-1])]
         more = {
             "sample": pa.array(np.arange(len(own))),
             "row": pa.array(own),
-            "positions": pa.ListArray.from_arrays(offsets, pa.array(positions[starts[low] : starts[high]])),
+            "positions": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times)),
         }
         found.append(pa.table({**{name: come[name] for name in come.column_names}, **more}))
     return found
+
+
+def _cut(count: int, keys: Sequence[Hashable | None] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first row of each slice, and the slice of each of `count` rows; without keys, a row is a slice."""
+    if keys is None:
+        return np.arange(count), np.arange(count)
+    made, of = slices_of(keys), np.empty(count, dtype=np.int64)
+    for number, rows in enumerate(made):
+        of[rows] = number
+    return np.array([rows[0] for rows in made], dtype=np.int64), of
 
 
 def ways(weighed: pa.Table, rows: np.ndarray) -> pa.ListArray:

@@ -187,7 +187,8 @@ def job_of(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path, mater
     """Prepare the training of a recipe, and write its samples and pictures to a folder."""
     parent = checkpoint_folder(lake, recipe.parent, to_train=True)
     first = measured_ancestor(lake, recipe.parent).method == "random"  # a given base is trained already
-    schedule = method_of(config.train).schedule(config.train, material.samples, optimizer_of(parent), first)
+    draws = material.draws or material.samples
+    schedule = method_of(config.train).schedule(config.train, draws, optimizer_of(parent), first)
     samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
     write_pictures(screenshots, lake, material.write(samples, schedule), recipe.pins["screenshots"])
     return Job(

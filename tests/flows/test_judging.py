@@ -21,6 +21,7 @@ from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config, config_of
 from schemas.config.section import Section
+from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 from schemas.table import utc_now
 from schemas.tables.pair import Pair
@@ -74,7 +75,7 @@ def noted(config: Config, *completions: Completion, judge: Judge[Section]) -> Fi
     async def run() -> FinishedTrajectory:
         with Actor(Scripted(*completions)) as actor:
             async with SandboxPool([FAKE]) as pool:
-                return await roll_out(pool, one, [actor], record_elements=True, history_images=1)
+                return await roll_out(pool, one, [actor], record_elements=True, rule=ContextRule(1))
 
     return with_judgement(config, judge, one, asyncio.run(run()))
 

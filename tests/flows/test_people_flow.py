@@ -127,7 +127,7 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
     assert weights[rest[0]["trajectory_id"], 0] and not any(name == min(won) for name, _ in weights)
     pairs = {row["pair_id"]: row for row in lake.read("pairs").to_pylist()}
     assert pairs[verified]["verified"] and pairs[verified]["trajectory_id"] == shown["trajectory_id"]
-    listed = ask(lake, "training_pairs", history_images=1, corrections="all")["pair_id"].to_pylist()
+    listed = ask(lake, "training_pairs", corrections="all")["pair_id"].to_pylist()
     assert {verified, override} <= set(listed) and not {refuted, nowhere} & set(listed)
 
     (row,) = status_of(lake)["people"]

@@ -58,10 +58,7 @@ def test_a_failure_gets_a_verified_correction_which_the_next_training_has_with_l
         assert (failed["screenshot"], failed["action"]) not in targets
     pairs = [one for one in lake.read("pairs").to_pylist() if one["kind"] == "correction"]
     assert pairs and all(one["verified"] and trajectories[one["trajectory_id"]]["success"] for one in pairs)
-    listed = {
-        one["pair_id"]
-        for one in ask(lake, "training_pairs", recipe.pins, history_images=1, corrections="all").to_pylist()
-    }
+    listed = {one["pair_id"] for one in ask(lake, "training_pairs", recipe.pins, corrections="all").to_pylist()}
     assert {one["pair_id"] for one in pairs} <= listed
     for pair in pairs:
         sides = (steps[pair[key], pair["step"]] for key in ("trajectory_id", "rejected_trajectory_id"))

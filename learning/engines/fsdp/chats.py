@@ -40,12 +40,19 @@ class Measure:
 
     item: SampleLengths
     """Lengths of the document, without the last token of the reply, which is only a target."""
-    targets: int
-    """Number of tokens of the reply."""
+    reply: tuple[int, ...]
+    """Tokens of the reply."""
     digests: tuple[str, ...]
     """SHA-256 of the document's screens."""
     thought: int | None = None
     """Number of tokens of the thought; None if the document is no reply to an instruction."""
+    temperature: float = 1.0
+    """Divisor of the reply's logits."""
+
+    @property
+    def targets(self) -> int:
+        """Counts the tokens of the reply."""
+        return len(self.reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,11 @@ class Chat:
     temperature: float = 1.0
     """Divisor of the logits."""
 
+    def follows(self, earlier: "Chat") -> bool:
+        """Checks whether this document's prompt begins with the whole of another document, reply included."""
+        size, prompt = len(earlier.ids), len(self.ids) - int((self.targets >= 0).sum())
+        return size <= prompt and torch.equal(self.ids[:size], earlier.ids)
+
 
 class Chats:
     """Encodes documents for the model of a directory.
@@ -75,7 +87,7 @@ class Chats:
         self.processor = read_processor(directory)
         self._family = family_of(policy, directory)
         self._directory, self._policy = directory, policy
-        self._screenshots, self._seed, self._history_images = screenshots, seed, policy.history_images
+        self._screenshots, self._seed = screenshots, seed
         self._tokenizer: Any = self.processor.tokenizer
         config = read_config(directory)
         self._vocabulary = int(config.get("text_config", config).get("vocab_size", len(self._tokenizer)))
@@ -89,13 +101,37 @@ class Chats:
         self._prompt_tokens = PromptTokens(self.processor, self._family.limits)
         self._begin, self._end = self._frame()
 
-    def measure(self, document: Document) -> Measure:
-        """Measures a document without decoding pixels.
+    def measure_slice(self, documents: Sequence[Document]) -> tuple[list[Measure | None], dict[int, int]]:
+        """Measures the documents of a slice (`learning.data.slices`) without decoding pixels.
+
+        Returns:
+            Lengths of each document, None for a document of weight 0; and for each document that follows another one
+            (`Chat.follows`), the longest document that it follows.
 
         Raises:
             FlywheelError: as in `encode`.
         """
-        chat = self.encode(document)
+        made: list[Measure | None] = []
+        chats: list[Chat | None] = []
+        follows: dict[int, int] = {}
+        for number, document in enumerate(documents):
+            chats.append(self.encode(document) if document.weight > 0 else None)
+            if (chat := chats[-1]) is None:
+                made.append(None)
+                continue
+            made.append(self._measured(document, chat))
+            earlier = [
+                (len(other.ids), at) for at, other in enumerate(chats[:-1]) if other is not None and chat.follows(other)
+            ]
+            if earlier:
+                follows[number] = max(earlier)[1]
+        return made, follows
+
+    def measure(self, document: Document) -> Measure:
+        """Measures a document without decoding pixels; raises as `encode` does."""
+        return self._measured(document, self.encode(document))
+
+    def _measured(self, document: Document, chat: Chat) -> Measure:
         pieces, start = [], 0
         for kind, run in groupby(chat.kinds.tolist()):
             end = start + len(list(run))
@@ -104,14 +140,15 @@ class Chats:
                 pieces.append(ScreenSpan(start, patches // self._merge**2, patches))
                 start += pieces[-1].tokens
             start = end
-        targets = int((chat.targets >= 0).sum())
+        reply = tuple(chat.targets[chat.targets >= 0].tolist())
         thought = thought_of(document, self._family)
         thinks = None if thought is None else len(self._tokenizer(thought, add_special_tokens=False)["input_ids"])
         return Measure(
             SampleLengths(len(chat.ids), tuple(pieces)),
-            targets,
-            visible_screens(document, self._history_images),
+            reply,
+            visible_screens(document, self._family.rule),
             thinks,
+            chat.temperature,
         )
 
     def encode(self, document: Document) -> Chat:
@@ -160,7 +197,7 @@ class Chats:
     def _sizes(self, document: Document) -> list[tuple[int, int]]:
         """Lists width and height of a document's screens."""
         try:
-            return [self._screenshots.size(digest) for digest in visible_screens(document, self._history_images)]
+            return [self._screenshots.size(digest) for digest in visible_screens(document, self._family.rule)]
         except KeyError as error:
             raise FlywheelError(
                 f"sample of {document.task_id}: no screenshot {error}.", "Write the sample's screenshots too."

@@ -26,6 +26,7 @@ from torch.distributed.fsdp import FSDPModule
 from learning.checkpoint import State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
+from learning.data.slices import chained, slices
 from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef, TrainedNetwork
 from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain, write_adapters
 from learning.engines.fsdp.chats import Chats, Measure
@@ -223,7 +224,8 @@ class FsdpEngine(Sharded, Engine):
             PlanError: a document fits on no rank and no group of ranks.
         """
         chats = Chats(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed)
-        self._measures = self._measure(chats, documents)
+        self._slices = slices(documents, self._job.policy.context_rule)
+        self._measures, self._follows = self._measure(chats, documents)
         lengths = [item.tokens for item in self.items]
         longest = max(range(len(lengths)), key=lengths.__getitem__)
         check_fit(lengths[longest], longest, self.rules.cluster, self.rules.cap)
@@ -264,16 +266,19 @@ class FsdpEngine(Sharded, Engine):
             PlanError: a document fits on no rank and no group, or the given plan lacks a document or has an illegal
         group.
         """
+        chosen = [number for number in chosen if self._measures[number] is not None]
         measures = [measure for measure in (self._measures[number] for number in chosen) if measure is not None]
-        items = [measure.item for measure in measures]
+        sequences = chained(chosen, self._follows)
+        longest = [measures[sequence[-1]] for sequence in sequences]
+        items = [measure.item for measure in longest]
         if plan is None:
             plan = plan_step(items, self.rules)
         check_plan(plan, items, self.world, self.rules.cluster.degrees if self.rules.cluster else (1,))
-        works = [self._maker.make(batch, chosen, measures) for batch in plan]
+        works = [self._maker.make(batch, chosen, measures, sequences) for batch in plan]
         if self.device.type == "cuda":
             works = [work.pinned() for work in works]
         own = [group for batch in plan for group in batch.groups if group.first == self.rank]
-        held = [chosen[number] for group in own for number in group.sequences]
+        held = [chosen[place] for group in own for number in group.sequences for place in sequences[number]]
         targets = sum(measure.targets for measure in measures)
         made = PlannedBatch(list(chosen), targets, held, works, plan=plan)
         if self.rank == 0:
@@ -291,6 +296,17 @@ class FsdpEngine(Sharded, Engine):
         """Counts a thought with the model's own tokenizer."""
         found = self._measures[document]
         return (found.thought, found.targets) if found else (None, None)
+
+    def parts(self, documents: Sequence[int], size: int) -> list[Sequence[int]]:
+        """Divides documents into parts of `size`, or more where a slice would be cut."""
+        of = {document: number for number, members in enumerate(self._slices) for document in members}
+        found: list[list[int]] = []
+        for document in documents:
+            if found and (len(found[-1]) < size or of[found[-1][-1]] == of[document]):
+                found[-1].append(document)
+            else:
+                found.append([document])
+        return [*found]
 
     def sync(self, last: bool) -> None:
         """Sets when gradients are summed: within a row of ranks after each piece, and between rows after a step's last
@@ -333,17 +349,24 @@ class FsdpEngine(Sharded, Engine):
         """Stops the planning thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _measure(self, chats: Chats, samples: Sequence[Document]) -> list[Measure | None]:
-        """Measures the lengths of all documents; each rank measures a part."""
-        share = samples[self.rank :: self.world]
+    def _measure(self, chats: Chats, samples: Sequence[Document]) -> tuple[list[Measure | None], dict[int, int]]:
+        """Measures all documents, and finds the document that each one follows; each rank measures some slices."""
+        share = self._slices[self.rank :: self.world]
         try:
-            mine: Any = [chats.measure(sample) if sample.weight > 0 else None for sample in share]
+            mine: Any = [chats.measure_slice([samples[number] for number in members]) for members in share]
         except FlywheelError as error:
             mine = error
         shares: list[Any] = [None] * self.world
         dist.all_gather_object(shares, mine)
         _raise_first(shares)
-        return [shares[index % self.world][index // self.world] for index in range(len(samples))]
+        found: list[Measure | None] = [None] * len(samples)
+        follows: dict[int, int] = {}
+        for at, members in enumerate(self._slices):
+            measures, before = shares[at % self.world][at // self.world]
+            for number, measure in zip(members, measures, strict=True):
+                found[number] = measure
+            follows |= {members[number]: members[earlier] for number, earlier in before.items()}
+        return found, follows
 
     def _rules_of(self, train: TrainConfig, shape: Shape) -> Rules:
         """Builds the rules of plans from the config."""

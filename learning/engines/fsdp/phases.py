@@ -109,7 +109,7 @@ class RankWork:
     """(axes, 1, n), or (1, n) for a model with one axis."""
     packed: PackedDocuments
     documents: int
-    """Number of documents of the step."""
+    """Number of sequences of the step."""
     owners: Tensor
     """(n,) number of each token's document among the packed ones; for padding, the number of packed documents."""
     lengths: Tensor
@@ -227,6 +227,15 @@ def _split(values: Tensor | None, size: int) -> Iterable[Tensor | None]:
     return repeat(None) if values is None else values.split(size)
 
 
+def _targets_of(measures: Sequence[Measure]) -> Tensor:
+    """Computes (n,) the token that must follow each token of a sequence, or -1, from its documents' replies."""
+    targets = torch.full((measures[-1].item.tokens,), -1)
+    for measure in measures:
+        end = measure.item.tokens
+        targets[end - measure.targets : end] = torch.tensor(measure.reply)
+    return targets
+
+
 MOST_DECODERS = 8
 """Maximum number of threads of a rank that decode screens."""
 
@@ -258,20 +267,28 @@ class WorkMaker:
         share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", world))
         self._decoders = ThreadPoolExecutor(max(1, min(MOST_DECODERS, share)), thread_name_prefix="decode")
 
-    def make(self, batch: MicroBatch, chosen: Sequence[int], measures: Sequence[Measure]) -> RankWork:
+    def make(
+        self,
+        batch: MicroBatch,
+        chosen: Sequence[int],
+        measures: Sequence[Measure],
+        sequences: Sequence[Sequence[int]],
+    ) -> RankWork:
         """Makes this rank's work.
 
         Args:
             batch: the micro-batch.
-            chosen: index of each document of the step, by the document's number in the plan.
-            measures: lengths of the documents.
+            chosen: index of each document of the step.
+            measures: lengths of the step's documents.
+            sequences: the step's documents in each sequence of the plan; the last one contains the others.
         """
-        pixels, grids, seen = self._screens(batch, measures)
+        longest = [measures[sequence[-1]] for sequence in sequences]
+        pixels, grids, seen = self._screens(batch, longest)
         precomputed = precomputed_of(self._core.visual, grids)
-        pieces = fragments(batch, [measure.item for measure in measures])
+        pieces = fragments(batch, [measure.item for measure in longest])
         way = route(pieces.before, pieces.after, pieces.sizes, self._rank, self._world)
         group = next(one for one in batch.groups if one.holds(self._rank))
-        return self._text(group, chosen, measures, (pixels, grids, precomputed, seen, way))
+        return self._text(group, chosen, measures, sequences, (pixels, grids, precomputed, seen, way))
 
     def _screens(self, batch: MicroBatch, measures: Sequence[Measure]) -> tuple[Tensor, Tensor, int]:
         """Computes patches, grids and tokens of the screens that this rank encodes."""
@@ -287,16 +304,18 @@ class WorkMaker:
         group: Group,
         chosen: Sequence[int],
         measures: Sequence[Measure],
+        sequences: Sequence[Sequence[int]],
         seen: tuple[Tensor, Tensor, Precomputed, int, Route],
     ) -> RankWork:
-        """Cuts this rank's stretch of its group's documents."""
-        items = [measure.item for measure in measures]
+        """Cuts this rank's stretch of its group's sequences."""
+        items = [measures[sequence[-1]].item for sequence in sequences]
         members = sorted(group.sequences)
-        chats = [self._chats.encode(self._samples[chosen[sample]]) for sample in members]
+        chats = [self._chats.encode(self._samples[chosen[sequences[member][-1]]]) for member in members]
+        targets = [_targets_of([measures[one] for one in sequences[member]]) for member in members]
         edges, stretch = edges_of(group, items), stretch_of(group, items)
         blank = edges[-1] - sum(len(chat.ids) for chat in chats)
         ids = torch.cat([*(chat.ids for chat in chats), torch.zeros(blank, dtype=torch.long)])
-        targets = torch.cat([*(chat.targets for chat in chats), torch.full((blank,), -1)])
+        targets = torch.cat([*targets, torch.full((blank,), -1)])
         positions = [*(self._positions(chat) for chat in chats)]
         axes = positions[0].shape[0] if positions else self._axes
         positions = torch.cat([*positions, torch.zeros(axes, blank, dtype=torch.long)], dim=1)
@@ -304,24 +323,25 @@ class WorkMaker:
         here = slice(start, start + stretch)
         places = (targets[here] >= 0).nonzero()[:, 0]
         first = int((targets[:start] >= 0).sum())
-        tokens, rows, temperatures = self._named(chats, members, chosen, slice(first, first + len(places)))
+        documents = [one for member in members for one in sequences[member]]
+        tokens, rows, temperatures = self._named(documents, measures, chosen, slice(first, first + len(places)))
         ranks = self._groups.of(group.first, group.degree) if self._groups and group.degree > 1 else None
         held = positions[:, None, here] if axes > 1 else positions[:, here]
         asked = (places, targets[here][places], tokens, rows, temperatures)
         lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
         owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
         packed = PackedDocuments(edges, ranks)
-        return RankWork(*seen, ids[None, here], held, packed, len(chosen), owners, lengths, *asked)
+        return RankWork(*seen, ids[None, here], held, packed, len(sequences), owners, lengths, *asked)
 
     def _named(
-        self, chats: Sequence[Chat], members: Sequence[int], chosen: Sequence[int], here: slice
+        self, members: Sequence[int], measures: Sequence[Measure], chosen: Sequence[int], here: slice
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Lists the targets' numbers, the numbers of their documents, and the divisors of their logits."""
-        counts = torch.tensor([int((chat.targets >= 0).sum()) for chat in chats], dtype=torch.long)
+        counts = torch.tensor([measures[member].targets for member in members], dtype=torch.long)
         rows = torch.tensor(members, dtype=torch.long).repeat_interleave(counts)
         starts = torch.tensor([self._starts[chosen[member]] for member in members], dtype=torch.long)
         tokens = torch.arange(len(rows)) + (starts - counts.cumsum(0) + counts).repeat_interleave(counts)
-        divisors = torch.tensor([chat.temperature for chat in chats], dtype=torch.float64)
+        divisors = torch.tensor([measures[member].temperature for member in members], dtype=torch.float64)
         divided = bool((divisors != 1).any())
         return tokens[here], rows[here], divisors.repeat_interleave(counts)[here] if divided else None
 

@@ -240,7 +240,7 @@ class Batcher(ReplyTokens):
 
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[BatchRow, _Shown]:
         sample, draw = marked_sample(sample), random.Random(hash(seed))
-        images = [self._pixels(sha) for sha in sample.visible_screens(self._policy.history_images)]
+        images = [self._pixels(sha) for sha in sample.visible_screens(self._family.rule)]
         down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
         shift = (right / images[-1].shape[1], down / images[-1].shape[0])
         row = self._row(sample, shift, draw)

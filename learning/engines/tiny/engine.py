@@ -58,7 +58,7 @@ class ReplyEncoder:
     ) -> None:
         self._tokenizer, self._seed = read_tokenizer(checkpoint), seed
         self._checkpoint, self._policy = checkpoint, policy
-        self._family, self._history_images = TinyFamily(policy), policy.history_images
+        self._family = TinyFamily(policy)
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._dtype = net.dtype
         self._pixels = PixelCache(pngs)
@@ -71,7 +71,7 @@ class ReplyEncoder:
 
     def _encoded(self, document: Document) -> tuple[list[int], tuple[int, ...]]:
         """Encodes prompt and reply."""
-        sizes = [SCREEN] * len(visible_screens(document, self._history_images))
+        sizes = [SCREEN] * len(visible_screens(document, self._family.rule))
         messages, reply = chat_of(document, self._family, sizes, self._seed)
         prompt = list(self._ids(prompt_text(as_sent(messages, self._checkpoint, self._policy))))
         if isinstance(document, Rollout) and document.token_ids:
@@ -89,7 +89,7 @@ class ReplyEncoder:
             numbers: number of each document in the step.
             starts: number of each document's first target among the targets of all documents.
         """
-        screens = [[self._pixels(sha) for sha in visible_screens(one, self._history_images)] for one in documents]
+        screens = [[self._pixels(sha) for sha in visible_screens(one, self._family.rule)] for one in documents]
         groups: dict[tuple[Grid, int], list[int]] = {}
         for at, images in enumerate(screens):
             height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))

@@ -16,6 +16,7 @@ from rollout.actor import Actor
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas import action as act
+from schemas.context import ContextRule
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Observation, Outcome
 from tests.tiers import lacks
@@ -67,7 +68,7 @@ def test_the_explorer_plays_it_with_its_keys() -> None:
             async with SandboxPool([theirs]) as pool:
                 task = theirs.task("play", max_steps=100)
                 planned = [PlannedTrajectory("lake", "run", 0, task, seed, "explorer", "e") for seed in range(3)]
-                return [await roll_out(pool, one, [actor], False, 1) for one in planned]
+                return [await roll_out(pool, one, [actor], False, ContextRule(1)) for one in planned]
 
     ran = asyncio.run(run())
     assert {one.trajectory.termination for one in ran} == {"done"}

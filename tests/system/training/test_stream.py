@@ -22,6 +22,7 @@ from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.session import roll_out
 from schemas.config import Config
+from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 from schemas.tables.curriculum import CurriculumChoice
 from storage.lake import Lake
@@ -167,7 +168,7 @@ def test_newer_weights_are_taken_up_in_the_middle_of_a_trajectory(folder: Path) 
     async def versions() -> list[str]:
         with Actor(policy(PARENT), 1.0, newer) as actor:
             async with SandboxPool(environments_of(config)) as pool:
-                finished = await roll_out(pool, one, [actor], True, 1)
+                finished = await roll_out(pool, one, [actor], True, ContextRule(1))
         return [step.policy_version for step in finished.steps]
 
     assert asyncio.run(versions()) == [PARENT, f"{CANDIDATE}+1", f"{CANDIDATE}+1"]

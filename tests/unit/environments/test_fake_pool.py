@@ -14,6 +14,7 @@ from models.policy import Context, Policy
 from rollout.actor import Actor
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
+from schemas.context import ContextRule
 from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.observation import Observation
 from tests.fixtures.sentences import Sentences
@@ -67,7 +68,7 @@ def rolled_out(template: str, seed: int, policy: Policy) -> FinishedTrajectory:
     async def run() -> FinishedTrajectory:
         with Actor(policy) as actor:
             async with SandboxPool([FAKE]) as pool:
-                return await roll_out(pool, planned, [actor], record_elements=True, history_images=1)
+                return await roll_out(pool, planned, [actor], record_elements=True, rule=ContextRule(1))
 
     return asyncio.run(run())
 

@@ -14,6 +14,7 @@ from models.completion import Completion
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.action import Click, Finished
+from schemas.context import ContextRule
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure
 from schemas.observation import Observation
 from tests.parts import FAKE
@@ -105,7 +106,7 @@ def test_a_trajectory_whose_sandbox_breaks_is_a_row_and_the_others_go_on(monkeyp
     async def all_of_them() -> list[FinishedTrajectory]:
         async with SandboxPool([FAKE]) as pool:
             actors: Any = [Clicks()]
-            return await asyncio.gather(*(roll_out(pool, one, actors, False, 1) for one in planned))
+            return await asyncio.gather(*(roll_out(pool, one, actors, False, ContextRule(1)) for one in planned))
 
     rows = [one.trajectory for one in asyncio.run(all_of_them())]
     assert [row.failure_boundary for row in rows] == [None, "sandbox", None, None]

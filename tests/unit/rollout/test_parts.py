@@ -15,6 +15,7 @@ from schemas import action as act
 from schemas.action import from_json
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
+from schemas.context import ContextRule
 from tests.parts import FAKE
 
 REPLIES = (
@@ -44,7 +45,7 @@ def rolled(policy: Policy) -> FinishedTrajectory:
     async def run() -> FinishedTrajectory:
         with Actor(policy) as actor:
             async with SandboxPool([FAKE]) as pool:
-                return await roll_out(pool, planned, [actor], record_elements=False, history_images=2)
+                return await roll_out(pool, planned, [actor], record_elements=False, rule=ContextRule(2))
 
     return asyncio.run(run())
 

@@ -12,6 +12,7 @@ from rollout.actor import Actor
 from rollout.replies import admitting, recorded
 from rollout.session import roll_out
 from rollout.trajectory import DISAGREES, Beginning, FinishedTrajectory, PlannedTrajectory
+from schemas.context import ContextRule
 from tests.parts import FAKE
 
 TASK = FAKE.task("two-steps")
@@ -41,7 +42,7 @@ def rolled(policy: Scripted, beginning: Beginning | None = None, seed: int = 5) 
     async def run() -> FinishedTrajectory:
         with Actor(policy) as actor:
             async with SandboxPool([FAKE]) as pool:
-                return await roll_out(pool, planned, [actor], record_elements=True, history_images=1)
+                return await roll_out(pool, planned, [actor], record_elements=True, rule=ContextRule(1))
 
     return asyncio.run(run())
 

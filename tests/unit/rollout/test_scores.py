@@ -20,6 +20,7 @@ from rollout.session import roll_out
 from rollout.trajectory import PlannedTrajectory
 from schemas.action import Action
 from schemas.config.sections import EnvironmentConfig
+from schemas.context import ContextRule
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import TaskEntry
 from schemas.tables.trajectory import Trajectory
@@ -87,7 +88,7 @@ def rolled(*replies: str) -> Trajectory:
     async def run() -> Trajectory:
         with Actor(Saying(replies)) as actor:
             async with SandboxPool([environment]) as pool:
-                return (await roll_out(pool, planned, [actor], record_elements=False, history_images=1)).trajectory
+                return (await roll_out(pool, planned, [actor], record_elements=False, rule=ContextRule(1))).trajectory
 
     return asyncio.run(run())
 

@@ -55,10 +55,10 @@ def test_a_pair_of_a_correction_that_is_not_accepted_any_more_is_not_trained_on(
     pair = {"pair_id": "p", "trajectory_id": "c", "step": 2, "iteration": 1, "task_id": "miniwob/a", "seed": 1}
     pair |= {"kind": "correction", "chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t", "verified": True}
     lake.append("pairs", [pair])
-    (found,) = ask(lake, "training_pairs", history_images=2, corrections="all").to_pylist()
+    (found,) = ask(lake, "training_pairs", corrections="all").to_pylist()
     assert (found["pair_id"], found["kind"], len(found["past"])) == ("p", "correction", 2)
     lake.upsert("verdicts", [row("verdicts", trajectory_id="c", route="ct")])
-    assert ask(lake, "training_pairs", history_images=2, corrections="all").num_rows == 0
+    assert ask(lake, "training_pairs", corrections="all").num_rows == 0
 
 
 def test_corrections_are_no_collected_trajectories_and_part_from_nothing(lake: Lake, row) -> None:
@@ -94,7 +94,7 @@ def corrected(lake: Lake, row, **attempt: object) -> None:
 
 
 def preferred(lake: Lake, corrections: str) -> int:
-    return ask(lake, "training_pairs", history_images=1, corrections=corrections).num_rows
+    return ask(lake, "training_pairs", corrections=corrections).num_rows
 
 
 def test_a_person_s_correction_that_no_sandbox_tried_teaches_unless_only_verified_ones_do(lake: Lake, row) -> None:

@@ -77,7 +77,7 @@ def test_what_is_in_quarantine_teaches_nobody_until_a_decision_lets_it_out(lake:
         weighed = ask(lake, "training_weights", practice=[], practice_share=0.0, **asked)["trajectory_id"].to_pylist()
         parting = ask(lake, "parting_trajectories", iteration=1)["trajectory_id"].to_pylist()
         groups = ask(lake, "training_groups", iteration=1, groups=None)["trajectory_id"].to_pylist()
-        pairs = ask(lake, "training_pairs", history_images=1, corrections="all")["pair_id"].to_pylist()
+        pairs = ask(lake, "training_pairs", corrections="all")["pair_id"].to_pylist()
         return set(weighed), set(parting), set(groups), set(pairs)
 
     assert trained() == ({"good"}, {"good", "failure"}, {"good", "failure"}, {"kept"})

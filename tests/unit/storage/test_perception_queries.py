@@ -7,6 +7,7 @@ import pytest
 
 from learning.data.sample import TrainSample, order_of, read_samples
 from schemas.action import Click, Wait, to_json
+from schemas.context import ContextRule
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.train.supervised import MixturePart, drawn, perception_part, write_mixture
@@ -59,7 +60,13 @@ def test_what_is_asked_of_one_screen_twice_comes_once_and_nothing_of_quarantine(
     assert sum(weighed["weight"].to_pylist()) == pytest.approx(1.0)
     assert all(source.startswith("bad") for source in weighed["source"].to_pylist())
     shown = write_mixture(
-        tmp_path / "samples", [perception_part(told, told.versions(), 1.0)], 10, 0, told, told.versions()
+        tmp_path / "samples",
+        [perception_part(told, told.versions(), 1.0)],
+        10,
+        0,
+        told,
+        told.versions(),
+        ContextRule(1),
     )
     assert shown == {A, B, M}
     made = {sample.thought + sample.kind: sample for sample in read(tmp_path)}
@@ -82,8 +89,8 @@ def test_the_steps_of_failed_trajectories_are_targets_with_their_instruction_and
         ("bad", 0, 0.5),
         ("bad", 1, 0.5),
     ]
-    part = MixturePart(weighed, "training_samples", steps=True, parameters={"history_images": 2, **THINKS})
-    write_mixture(tmp_path / "samples", [part], 4, 0, told, told.versions())
+    part = MixturePart(weighed, "training_samples", steps=True, parameters=THINKS)
+    write_mixture(tmp_path / "samples", [part], 4, 0, told, told.versions(), ContextRule(2))
     first, second = read_samples(tmp_path / "samples")
     assert (first.instruction, first.action, first.screenshots) == ("Click.", CLICK, (A,))
     assert (second.thought, second.action, second.screenshots) == ("Hm.", to_json(Wait()), (A, B))
@@ -96,11 +103,9 @@ def test_a_step_in_whose_place_a_person_put_another_is_no_target(told: Lake, row
 
 
 def test_parts_come_by_their_shares_and_one_alone_as_if_there_were_no_other(told: Lake, tmp_path: Path) -> None:
-    steps = MixturePart(
-        ask(told, "continual_step_weights"), "training_samples", 0.75, True, {"history_images": 1, **THINKS}
-    )
+    steps = MixturePart(ask(told, "continual_step_weights"), "training_samples", 0.75, True, THINKS)
     perceived = perception_part(told, told.versions(), 0.25)
-    write_mixture(tmp_path / "samples", [steps, perceived], 400, 3, told, told.versions())
+    write_mixture(tmp_path / "samples", [steps, perceived], 400, 3, told, told.versions(), ContextRule(1))
     samples = read_samples(tmp_path / "samples")
     order = order_of(samples)
     assert order is not None
@@ -108,7 +113,7 @@ def test_parts_come_by_their_shares_and_one_alone_as_if_there_were_no_other(told
     assert kinds.count("step") == pytest.approx(300, abs=15)
     none = MixturePart(ask(told, "perception_weights", {}), "perception_samples", 0.25)
     assert none.usable == 0
-    write_mixture(tmp_path / "samples", [steps, none], 40, 3, told, told.versions())
+    write_mixture(tmp_path / "samples", [steps, none], 40, 3, told, told.versions(), ContextRule(1))
     alone = order_of(read_samples(tmp_path / "samples"))
     (come,) = drawn([steps.weighed], 40, 3)
     assert alone is not None and come.num_rows == 2 and len(alone) == 40

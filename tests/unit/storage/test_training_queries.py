@@ -15,6 +15,7 @@ from learning.data.sample import TrainSample, order_of, read_samples, read_scree
 from models.families.family import TinyFamily
 from schemas.action import Click, Wait, to_json
 from schemas.config.policy import PolicyConfig
+from schemas.context import ContextRule
 from schemas.failure import LakeError
 from storage.catalog import ask
 from storage.lake import Lake
@@ -76,9 +77,9 @@ def through_the_lake(
 ) -> list[TrainSample]:
     """The sample at each position of a training, as the trainer reads it."""
     weighed = ask(lake, "training_weights", **SHARES, history_images=images, practice=practice)
-    asked = {"history_images": images, "thoughts": thoughts, "without": without}
+    asked = {"thoughts": thoughts, "without": without}
     part = MixturePart(weighed, "training_samples", steps=True, parameters=asked)
-    write_mixture(folder / "samples", [part], POSITIONS, SEED, lake, lake.versions())
+    write_mixture(folder / "samples", [part], POSITIONS, SEED, lake, lake.versions(), ContextRule(images))
     return in_order(folder)
 
 
@@ -198,7 +199,7 @@ def test_trajectories_of_one_group_that_did_the_same_teach_it_once(lake: Lake, r
 
 def continually(lake: Lake, folder: Path) -> Sequence[TrainSample]:
     part = MixturePart(ask(lake, "continual_weights"), "continual_samples")
-    write_mixture(folder / "samples", [part], POSITIONS, SEED, lake, lake.versions())
+    write_mixture(folder / "samples", [part], POSITIONS, SEED, lake, lake.versions(), ContextRule(1))
     return read_samples(folder / "samples")
 
 
@@ -264,7 +265,7 @@ def test_a_pair_comes_with_the_last_screens_and_all_replies_before_its_step(lake
     pair = {"pair_id": "p", "trajectory_id": "t0", "iteration": 1, "task_id": "miniwob/a", "seed": 1, "kind": "parting"}
     pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True}
     lake.append("pairs", [{**pair, "step": 2}, {**pair, "pair_id": "q", "step": 0}])
-    late, early = ask(lake, "training_pairs", history_images=2, corrections="all").to_pylist()
+    late, early = ask(lake, "training_pairs", corrections="all").to_pylist()
     assert late["screenshots"] == ["1" * 64, "2" * 64]
     assert [past["raw_text"] for past in late["past"]] == ["reply 0", "reply 1"]
     assert (early["screenshots"], early["past"], early["instruction"]) == (["0" * 64], [], "Click.")
@@ -281,7 +282,7 @@ def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_corr
     pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True, "step": 1}
     corrected = {"pair_id": "q", "kind": "correction", "rejected_trajectory_id": "t0"}
     lake.append("pairs", [pair, pair | corrected])
-    parting, correction = ask(lake, "training_pairs", history_images=1, corrections="all").to_pylist()
+    parting, correction = ask(lake, "training_pairs", corrections="all").to_pylist()
     assert (parting["chosen_action"], parting["rejected_action"]) == (clicks["t0"], clicks["t1"])
     assert (correction["chosen_action"], correction["rejected_action"]) == (None, clicks["t0"])
     first, second = preferences_of([parting, correction | {"chosen": CORRECTED}], TinyFamily(PolicyConfig()))
@@ -318,7 +319,7 @@ def test_a_step_that_an_import_s_source_takes_out_of_training_is_no_target_and_p
     pair = {"trajectory_id": "good", "iteration": 1, "task_id": "task-good", "seed": 1, "kind": "parting"}
     pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "bad", "verified": True}
     lake.append("pairs", [{**pair, "pair_id": f"p{at}", "step": at} for at in range(3)])
-    pairs = ask(lake, "training_pairs", history_images=1, corrections="all").to_pylist()
+    pairs = ask(lake, "training_pairs", corrections="all").to_pylist()
     assert [one["pair_id"] for one in pairs] == ["p1", "p2"]
 
 

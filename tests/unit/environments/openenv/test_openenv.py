@@ -19,6 +19,7 @@ from rollout.actor import Actor
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas import action as act
+from schemas.context import ContextRule
 from schemas.failure import FlywheelError, TrajectoryFailure
 from schemas.observation import Outcome
 from tests.fixtures.sentences import Sentences
@@ -55,7 +56,7 @@ def rolled(answers: Answers, performed: Sequence[act.Action], seed: int = 7, **k
             planned = PlannedTrajectory("lake", "run", 0, theirs.task("press", max_steps=4), seed, "policy", "p")
             with Actor(Scripted(performed)) as actor:
                 async with SandboxPool([theirs]) as pool:
-                    return await roll_out(pool, planned, [actor], record_elements=False, history_images=1)
+                    return await roll_out(pool, planned, [actor], record_elements=False, rule=ContextRule(1))
 
     return asyncio.run(run())
 
@@ -161,7 +162,7 @@ def test_the_explorer_does_only_what_the_config_has_a_writing_for() -> None:
                 async with SandboxPool([theirs]) as pool:
                     task = theirs.task("press", max_steps=8)
                     planned = [PlannedTrajectory("lake", "run", 0, task, seed, "explorer", "e") for seed in range(6)]
-                    return [await roll_out(pool, one, [actor], False, 1) for one in planned]
+                    return [await roll_out(pool, one, [actor], False, ContextRule(1)) for one in planned]
 
     ran = asyncio.run(run())
     assert {step.action_type for one in ran for step in one.steps} == {"click"}
@@ -272,7 +273,7 @@ def test_a_screen_that_cannot_be_decoded_ends_its_own_trajectory_and_no_other_of
             with Actor(Decoding([CLICK] * 8)) as actor:
                 async with SandboxPool([theirs]) as pool:
                     return await asyncio.gather(
-                        *(roll_out(pool, one, [actor], record_elements=False, history_images=1) for one in planned)
+                        *(roll_out(pool, one, [actor], record_elements=False, rule=ContextRule(1)) for one in planned)
                     )
 
     failed, whole = sorted(asyncio.run(run()), key=lambda one: one.trajectory.success is not None)

@@ -10,6 +10,7 @@ from models.families.screen import ImageLimits
 from models.policy import Context
 from schemas.action import Wait
 from schemas.config.policy import PolicyConfig
+from schemas.context import ContextRule
 from schemas.observation import Observation, PastStep
 
 
@@ -23,18 +24,18 @@ CONTEXT = Context("Do it.", tuple(PastStep(f"t{n}", f"wait({n})", look(n)) for n
 
 @pytest.mark.parametrize(("images", "shown"), [(1, [9]), (2, [2, 9]), (4, [0, 1, 2, 9]), (9, [0, 1, 2, 9])])
 def test_the_last_screens_are_shown_the_current_one_last(images: int, shown: list[int]) -> None:
-    assert [screen.png[0] for screen in screens_of(messages_of(CONTEXT, images, ""))] == shown
+    assert [screen.png[0] for screen in screens_of(messages_of(CONTEXT, ContextRule(images), ""))] == shown
 
 
 def test_every_past_thought_and_action_stays_as_text() -> None:
-    chat = messages_of(CONTEXT, 1, "")
+    chat = messages_of(CONTEXT, ContextRule(1), "")
     said = [message["content"][0]["text"] for message in chat if message["role"] == "assistant"]
     assert said == [f"Thought: t{n}\nAction: wait({n})" for n in range(3)]
     assert [message["role"] for message in chat] == ["system", "user", *["assistant"] * 3, "user"]
 
 
 def test_a_screen_comes_right_before_what_was_said_about_it() -> None:
-    chat = messages_of(CONTEXT, 2, "")
+    chat = messages_of(CONTEXT, ContextRule(2), "")
     at = next(index for index, message in enumerate(chat) if message["content"][0].get("observation") == look(2))
     assert chat[at + 1]["content"][0]["text"].endswith("wait(2)")
 

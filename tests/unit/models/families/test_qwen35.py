@@ -12,7 +12,7 @@ import pytest
 from models.completion import Completion
 from models.families.family import ModelFamily
 from models.families.outside import SELECTOR, sent
-from models.families.qwen35 import COLLAPSED
+from models.families.prompt import COLLAPSED
 from models.families.screen import Size
 from models.policy import Context
 from models.serving.server import wire_message

@@ -36,6 +36,7 @@ from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.action import Click
 from schemas.config import config_of
 from schemas.config.policy import PolicyConfig, ServerConfig
+from schemas.context import ContextRule
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
 from tests.fixtures.sentences import Sentences
 from tests.parts import FAKE
@@ -270,7 +271,7 @@ def test_a_server_that_fails_ends_the_trajectory_as_an_environment_failure(
     async def once() -> FinishedTrajectory:
         with Actor(policy, 1.0) as actor:
             async with SandboxPool([FAKE]) as pool:
-                return await roll_out(pool, planned, [actor], False, 1)
+                return await roll_out(pool, planned, [actor], False, ContextRule(1))
 
     made = asyncio.run(once()).trajectory
     assert made.failure_boundary == "server" and is_environment_failure(made.failure_boundary)

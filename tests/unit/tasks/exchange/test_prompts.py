@@ -152,7 +152,7 @@ def collect(place: Place, acts: Any, one: PlannedTrajectory, asked: Any = None) 
 
     async def rolled() -> Any:
         async with SandboxPool([FAKE]) as pool:
-            return await roll_out(pool, one, [acts], True, policy.history_images, asked)
+            return await roll_out(pool, one, [acts], True, policy.context_rule, asked)
 
     record = asyncio.run(rolled())
     write(place.lake, [record])

@@ -113,7 +113,7 @@ def test_a_correction_is_an_annotation_and_a_pair_and_keeps_what_was_there(lake:
     (pair,) = lake.read("pairs").to_pylist()
     assert (pair["kind"], pair["rejected_trajectory_id"], pair["verified"]) == ("correction", "t0", False)
     assert "The other one." in pair["chosen"] and "This one." in pair["rejected"]
-    (row,) = ask(lake, "training_pairs", history_images=1, corrections="all").to_pylist()
+    (row,) = ask(lake, "training_pairs", corrections="all").to_pylist()
     assert row["rejected_action"] == CLICK
     assert decision(lake)[0] == "ct"
 
@@ -135,7 +135,7 @@ def test_of_a_step_s_corrections_the_newest_alone_gives_a_pair_and_an_override_o
     lake: Lake,
 ) -> None:
     def pairs(corrections: str = "all") -> set[str]:
-        return set(ask(lake, "training_pairs", history_images=1, corrections=corrections)["pair_id"].to_pylist())
+        return set(ask(lake, "training_pairs", corrections=corrections)["pair_id"].to_pylist())
 
     first = submit(lake, CORRECT)
     assert pairs() == {first.review_id} and not pairs("verified")

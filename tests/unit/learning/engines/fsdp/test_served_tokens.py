@@ -79,7 +79,7 @@ def documents(family: ModelFamily) -> tuple[Rollout, Rollout, TrainSample, Conte
     sample to imitate, and as it is met."""
     steps = done(family)
     replies = [family.reply(thought, one, (320, 200)) for thought, one in steps]
-    shown = DIGESTS[-family.history_images :]
+    shown = DIGESTS[-family.rule.live :]
     # a decoder drops special tokens
     past = tuple(reply.replace("<|box_start|>", "").replace("<|box_end|>", "") for reply in replies[:-1])
     rollout = Rollout("one", 3, "task", shown, INSTRUCTION, past, replies[-1])
