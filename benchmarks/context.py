@@ -18,6 +18,7 @@ from benchmarks.harness import Bar, finish, options
 from models.families.family import ModelFamily
 from models.families.processor import PromptTokens, read_processor
 from models.families.registry import family_of
+from models.families.thinking import OPEN
 from models.policy import Context
 from schemas.action import Wait
 from schemas.config.policy import PolicyConfig
@@ -29,7 +30,7 @@ SCREEN = (1920, 1080)
 PICTURE, TEXT, HEAD, REPLACED = 2040, 300, 4000, 10
 """Tokens of the formulas: of a screen, of a step's texts, before the first screen, and in a folded screen's place."""
 LENGTHS = (10, 35, 100)
-FAMILIES = {"qwen3-vl": "qwen3_vl", "qwen2.5-vl": "qwen2_5_vl"}
+FAMILIES = {"qwen3-vl": "qwen3_vl", "qwen3.5": "thinking"}
 MOST_PREFILL, MOST_TRAINED = 1 / 8, 1 / 7
 
 
@@ -127,7 +128,7 @@ def _measured(name: str, policy: PolicyConfig, folder: str) -> Iterator[Step]:
     tokens = PromptTokens(processor, family.limits)
     picture = processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
     turn = PastStep(_thought(processor, family), family.write(Wait(), SCREEN), Observation(b"", *SCREEN, ""))
-    reply = processor.tokenizer(family.reply(turn.thought, Wait(), SCREEN), add_special_tokens=False)["input_ids"]
+    reply = _reply(processor, family, turn.thought)
     for past in range(max(LENGTHS)):
         context = Context("Open the settings and turn the night mode on.", (turn,) * past, turn.observation, 0)
         prompt = tokens(family.chat(context))
@@ -139,11 +140,17 @@ def _thought(processor: Any, family: ModelFamily) -> str:
     """Returns a thought with which a reply has about `TEXT` tokens."""
     words = 1
     while True:
-        thought = " ".join(["setting"] * words)
-        size = len(processor.tokenizer(family.reply(thought, Wait(), SCREEN), add_special_tokens=False)["input_ids"])
+        thought = f"{' '.join(['setting'] * words)}\n\nAction: Wait."
+        size = len(_reply(processor, family, thought))
         if size >= TEXT:
             return thought
         words += max(1, (TEXT - size) // 8)
+
+
+def _reply(processor: Any, family: ModelFamily, thought: str) -> list[int]:
+    """Returns the tokens of a reply, behind a prompt that has opened its thinking."""
+    text = family.reply(thought, Wait(), SCREEN).removeprefix(f"{OPEN}\n")
+    return processor.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def _numbered(tokens: list[int], picture: int, first: int) -> Tokens:

@@ -165,8 +165,7 @@ def unverified(lake: Lake, config: Config) -> int:
         if not rolled[one["trajectory_id"]]["success"] or one["step"] < rolled[one["trajectory_id"]]["replayed"]
     ]
     pairs = {one["pair_id"]: one for one in lake.read("pairs").to_pylist() if one["kind"] != "parting"}
-    asked = {"corrections": config.filter.corrections}
-    read = ask(lake, "training_pairs", **asked)["pair_id"].to_pylist()
+    read = ask(lake, "training_pairs", corrections=config.filter.corrections)["pair_id"].to_pylist()
     return len(wrong) + sum(not pairs[name]["verified"] for name in read if name in pairs)
 
 

@@ -66,16 +66,16 @@ def check_training(train: TrainConfig, base: str) -> float:
     return method_of(train).rate(train, "muon" if small else "adamw")
 
 
-def unsliced(policy: PolicyConfig, train: TrainConfig, parent: Path | None = None) -> str:
+def unsliced(policy: PolicyConfig, train: TrainConfig, parent: Path) -> str:
     """Returns why a training draws replies instead of slices (`learning.data.slices`); empty if it draws slices.
 
     Args:
         policy, train: settings of the policy and of the training.
-        parent: checkpoint to start from; `policy.base` if not given.
+        parent: checkpoint to start from.
     """
     if policy.context != "fold":
         return "the window of screens slides"
-    small = is_small(policy.base) if parent is None else is_tiny(read_config(parent))
+    small = is_tiny(read_config(parent))
     return method_of(train).alone or ("the small policy reads its screens before the text" if small else "")
 
 

@@ -56,7 +56,8 @@ class ClusterCost:
         raise PlanError(
             f"a sequence of {length} tokens fits on no group: {self.degrees[-1]} ranks hold "
             f"{self.capacity(self.degrees[-1])}.",
-            "Use more ranks, shorten the trajectory (policy.history_images), or recompute activations.",
+            "Use more ranks, shorten the trajectory (policy.history_images or policy.live_images), or recompute "
+            "activations.",
         )
 
 

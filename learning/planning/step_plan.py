@@ -177,7 +177,8 @@ def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ..
     if rules.cap is not None and lengths.max() > rules.cap:
         raise PlanError(
             f"sample {int(lengths.argmax())} has {lengths.max()} tokens, a rank takes {rules.cap}.",
-            "Raise train.token_cap, show fewer screenshots (policy.history_images), or switch train.sequence_plans on.",
+            "Raise train.token_cap, show fewer screenshots (policy.history_images or policy.live_images), or switch "
+            "train.sequence_plans on.",
         )
     number = 1 if rules.cap is None else max(1, -(-int(lengths.sum()) // (rules.cap * rules.ranks)))
     while True:

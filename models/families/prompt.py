@@ -39,7 +39,7 @@ TOOL_SAMPLES = (Terminal(command="ls -l"), ReadFile(path="notes.txt"), WriteFile
 
 THOUGHT = "Thought: ...\n"
 COLLAPSED = "This screenshot has been collapsed."
-"""Text in the place of a folded screen; Qwen3.5's prompt announces it (OSWorld, `mm_agents/qwen`)."""
+"""Text that replaces a folded screen; Qwen3.5's prompt announces it (OSWorld, `mm_agents/qwen`)."""
 
 
 def system_text(actions: Sequence[str], unit: str = "thousandths of the screen", thinks: bool = True) -> str:

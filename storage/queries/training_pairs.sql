@@ -1,4 +1,4 @@
--- Read all preferences, each with its context: the steps before, and the last $history_images screens, oldest first.
+-- Read all preferences, each with its context: the steps before, and all screens, oldest first.
 -- The actions of both sides are those of their steps; a side that is not a step, as in a correction, has no action.
 --
 -- Trajectories in quarantine, and environment failures (route none), are on neither side. Of two trajectories that

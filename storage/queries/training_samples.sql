@@ -5,7 +5,7 @@
 -- $drawn has one row per sample: `sample`, trajectory_id, `way` (the steps up to and including this one), `grounding`
 -- (whether only its questions are trained on), `corrected` (whether the reviewer's correction is trained on instead of
 -- the step), `weight`, `positions` (when it is trained on). The last two are returned unchanged. A sample shows the
--- last $history_images screens of its way. A step's thought is the reviewer's, else its own, else the newest annotated
+-- last `shown` screens of its way. A step's thought is the reviewer's, else its own, else the newest annotated
 -- one. A question that was annotated several times is read once.
 WITH
 drawn AS (FROM read_parquet($drawn)),

@@ -9,8 +9,8 @@
 -- The replayed steps of a correction are all on its way, as the context of what follows. They have no weight, because
 -- some of them are errors. The steps after the corrected one (the first on the way that was not replayed) have no
 -- weight either, unless the correction is a reviewer's. A correction that no verifier or judge saw succeed is never
--- imitated, whatever the gates are. If trajectories of one group did exactly the same on the way, they teach a step
--- once: a repeated step has no weight.
+-- imitated, whatever the gates are. If trajectories of one group did exactly the same on the way, with the same last
+-- $history_images screens (the most that a prompt shows), they teach a step once: a repeated step has no weight.
 --
 -- Each screen of failed (`ct`) trajectories is selected once, if it has grounding questions and no imitated trajectory
 -- shows it. The steps before the error of a failed trajectory (`valid_steps`) are imitated like accepted ones if

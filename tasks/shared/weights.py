@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from uuid import uuid4
 
+from learning.engines.choice import unsliced
 from models.families.family import ModelFamily
 from models.families.registry import family_of
 from models.tiny.layout import OWN, TRAINING
@@ -57,6 +58,13 @@ def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:
 def policy_family(config: Config, lake: Lake, version: str) -> ModelFamily:
     """Return the family of a version to train. The family defines the format of the training text."""
     return family_of(config.policy, checkpoint_folder(lake, version, to_train=True))
+
+
+def draws_slices(config: Config, lake: Lake, version: str) -> bool:
+    """Check whether trainings of a version draw slices of trajectories instead of samples (`learning.data.slices`)."""
+    if config.policy.context != "fold":
+        return False
+    return not unsliced(config.policy, config.train, checkpoint_folder(lake, version, to_train=True))
 
 
 FOLDER = "readers"

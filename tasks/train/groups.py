@@ -16,7 +16,6 @@ from learning.algorithms.groups import DemonstrationStep, GroupStep, Member, dem
 from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.files import Rollout, write_rollouts
 from learning.data.slices import slices
-from learning.engines.choice import unsliced
 from models.families.registry import reply_limit
 from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config
@@ -29,7 +28,7 @@ from storage.lake import Lake
 from tasks.running.run import Run
 from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of
 from tasks.shared.reviews import Standing
-from tasks.shared.weights import policy_family
+from tasks.shared.weights import draws_slices, policy_family
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def group_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> Training
     return TrainingMaterial(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
-        draws=_draws(config, rollouts),
+        draws=_draws(config, lake, recipe, rollouts),
         numbers=numbers,
         summary=f"{len(rollouts)} steps of {made.informative} of {made.groups} groups with advantages",
         nothing="" if rollouts else nothing,
@@ -206,16 +205,16 @@ def ppo_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMa
     return TrainingMaterial(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
-        draws=_draws(config, rollouts),
+        draws=_draws(config, lake, recipe, rollouts),
         numbers=numbers,
         summary=f"{len(rollouts)} steps of {trajectories} trajectories",
         nothing=nothing if one_outcome(rollouts) else "",
     )
 
 
-def _draws(config: Config, rollouts: Sequence[Rollout]) -> int | None:
+def _draws(config: Config, lake: Lake, recipe: PolicyRecipe, rollouts: Sequence[Rollout]) -> int | None:
     """Count the slices of the rollouts, if the training draws slices."""
-    return None if unsliced(config.policy, config.train) else len(slices(rollouts, config.policy.context_rule))
+    return len(slices(rollouts, config.policy.context_rule)) if draws_slices(config, lake, recipe.parent) else None
 
 
 def outcomes_of(config: Config, rows: Sequence[GroupStep]) -> dict[str, list[Member]]:

@@ -1,7 +1,8 @@
 """Select the data of supervised and continual training from all iterations, and mix its kinds in one file.
 
 The lake has the samples and their weights, and `learning.data.rounds` computes the order. Only samples that occur in
-the training are read in full: at most S x B samples for S steps with B samples each.
+the training are read in full: at most S x B samples, or slices of trajectories (`learning.data.slices`), for S steps
+with B of them each.
 
 The module also defines the results of trainings, and of streamed trainings, which the stage `collect` stores for the
 stage `train`.
@@ -22,7 +23,6 @@ from environments.catalog import catalog
 from learning.data.rounds import Sampler, by_sample
 from learning.data.sample import write_sample_batches
 from learning.data.slices import slices_of
-from learning.engines.choice import unsliced
 from schemas.config import Config
 from schemas.context import ContextRule
 from schemas.failure import FlywheelError
@@ -32,6 +32,7 @@ from storage.catalog import ask, stream
 from storage.lake import Lake
 from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of
 from tasks.shared.policies import measured_ancestor
+from tasks.shared.weights import draws_slices
 
 
 class Streamed(BaseModel):
@@ -174,7 +175,7 @@ def _reported(config: Config) -> Mapping[str, int | float | bool]:
 
 def _writer(config: Config, lake: Lake, recipe: PolicyRecipe, parts: Sequence[MixturePart]) -> Any:
     seed, pins, rule = seed_of(config, recipe), recipe.pins, config.policy.context_rule
-    sliced = not unsliced(config.policy, config.train)
+    sliced = draws_slices(config, lake, recipe.parent)
     return lambda path, schedule: write_mixture(path, parts, schedule.positions, seed, lake, pins, rule, sliced)
 
 

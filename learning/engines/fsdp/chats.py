@@ -27,6 +27,7 @@ from models.families.processor import PromptTokens, read_processor
 from models.families.prompt import Message
 from models.families.registry import family_of
 from models.families.screen import picture
+from models.families.thinking import OPEN
 from models.tiny.layout import read_config
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
@@ -71,7 +72,7 @@ class Chat:
     """Divisor of the logits."""
 
     def follows(self, earlier: "Chat") -> bool:
-        """Checks whether this document's prompt begins with the whole of another document, reply included."""
+        """Checks whether this document's prompt begins with the tokens of another document, reply included."""
         size, prompt = len(earlier.ids), len(self.ids) - int((self.targets >= 0).sum())
         return size <= prompt and torch.equal(self.ids[:size], earlier.ids)
 
@@ -99,32 +100,36 @@ class Chats:
                 "The trainer takes models of the Qwen-VL family and those with the same interface (image_grid_thw).",
             )
         self._prompt_tokens = PromptTokens(self.processor, self._family.limits)
-        self._begin, self._end = self._frame()
+        self._opened, self._begin, self._end = self._frame()
 
     def measure_slice(self, documents: Sequence[Document]) -> tuple[list[Measure | None], dict[int, int]]:
         """Measures the documents of a slice (`learning.data.slices`) without decoding pixels.
 
         Returns:
             Lengths of each document, None for a document of weight 0; and for each document that follows another one
-            (`Chat.follows`), the longest document that it follows.
+            (`Chat.follows`, with the same screens), the longest document that it follows.
 
         Raises:
             FlywheelError: as in `encode`.
         """
         made: list[Measure | None] = []
-        chats: list[Chat | None] = []
+        known: list[tuple[int, Chat, Measure]] = []
         follows: dict[int, int] = {}
         for number, document in enumerate(documents):
-            chats.append(self.encode(document) if document.weight > 0 else None)
-            if (chat := chats[-1]) is None:
+            if not document.weight > 0:
                 made.append(None)
                 continue
-            made.append(self._measured(document, chat))
+            chat = self.encode(document)
+            measure = self._measured(document, chat)
             earlier = [
-                (len(other.ids), at) for at, other in enumerate(chats[:-1]) if other is not None and chat.follows(other)
+                (len(other.ids), at)
+                for at, other, seen in known
+                if seen.digests == measure.digests[: len(seen.digests)] and chat.follows(other)
             ]
             if earlier:
                 follows[number] = max(earlier)[1]
+            made.append(measure)
+            known.append((number, chat, measure))
         return made, follows
 
     def measure(self, document: Document) -> Measure:
@@ -204,7 +209,9 @@ class Chats:
             ) from error
 
     def _written(self, reply: str) -> list[int]:
-        """Encodes a reply's text, with the template's beginning of a reply if the text lacks it."""
+        """Encodes a reply's text, with the template's beginning of a reply if the text lacks it, and without the text
+        with which the prompt opens the reply."""
+        reply = reply.removeprefix(self._opened)
         whole = reply if self._begin.strip() in reply else self._begin + reply
         return self._tokenizer(whole, add_special_tokens=False)["input_ids"]
 
@@ -223,12 +230,14 @@ class Chats:
     def _template(self, messages: Sequence[Message], prompt: bool) -> str:
         return self.processor.apply_chat_template(messages, add_generation_prompt=prompt, tokenize=False)
 
-    def _frame(self) -> tuple[str, int]:
-        """Finds the template's text between the prompt and a reply, and the token that ends the turn."""
+    def _frame(self) -> tuple[str, str, int]:
+        """Finds the thinking that the prompt opens, the template's text between the prompt and a reply, and the token
+        that ends the turn."""
         chat: list[Message] = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
         before = self._template(chat, prompt=True)
         chat.append({"role": "assistant", "content": [{"type": "text", "text": "!"}]})
         after = self._template(chat, prompt=False)
         begin, _, rest = after.removeprefix(before).partition("!") if after.startswith(before) else ("", "", "")
         ids = self._tokenizer(rest, add_special_tokens=False)["input_ids"] if rest else []
-        return begin, ids[0] if ids else self._tokenizer.eos_token_id
+        opened = OPEN + before.rpartition(OPEN)[2] if before.rstrip().endswith(OPEN) else ""
+        return opened, begin, ids[0] if ids else self._tokenizer.eos_token_id

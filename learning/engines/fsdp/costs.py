@@ -179,8 +179,8 @@ def check_fit(longest: int, sample: int, cost: ClusterCost | None, cap: int | No
     if cost is None:
         raise PlanError(
             f"sample {sample} has {longest} tokens, a rank takes {cap} (train.token_cap).",
-            "Raise train.token_cap, show fewer screenshots (policy.history_images), or train with sequence plans "
-            "(train.sequence_plans) on a power of two of ranks.",
+            "Raise train.token_cap, show fewer screenshots (policy.history_images or policy.live_images), or train "
+            "with sequence plans (train.sequence_plans) on a power of two of ranks.",
         )
     try:
         cost.least_degree(longest)

@@ -4,8 +4,8 @@ Weights, gradients and moments are fp32 and sharded block by block over all rank
 in bf16 unless `train.precision` sets another type. A step is planned from lengths alone
 (`learning.planning.step_plan`), one step ahead, in a thread that also encodes this rank's part
 (`learning.engines.fsdp.phases`). A loss is a function of all target tokens of the batch on all ranks, so it does not
-depend on the plan; the auxiliary loss of a mixture of experts (`train.experts.balance`) is a mean over documents for
-the same reason.
+depend on the plan; the auxiliary loss of a mixture of experts (`train.experts.balance`) is a mean over sequences for
+the same reason. A sequence is a document, or the documents of a slice (`learning.data.slices`).
 
 `FsdpBody` is the network of a separate critic for such a policy.
 """
@@ -215,6 +215,7 @@ class FsdpEngine(Sharded, Engine):
         if self.device.type == "cuda" and in_half(job.train, self.device):
             self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._warned = False
 
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
         """Measures the documents and prepares their encoding; their targets always have numbers.
@@ -226,6 +227,7 @@ class FsdpEngine(Sharded, Engine):
         chats = Chats(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed)
         self._slices = slices(documents, self._job.policy.context_rule)
         self._measures, self._follows = self._measure(chats, documents)
+        self._report_apart()
         lengths = [item.tokens for item in self.items]
         longest = max(range(len(lengths)), key=lengths.__getitem__)
         check_fit(lengths[longest], longest, self.rules.cluster, self.rules.cap)
@@ -233,6 +235,17 @@ class FsdpEngine(Sharded, Engine):
         starts = list(accumulate(counts, initial=0))
         self._maker = WorkMaker(self._model, chats, documents, starts, self.rank, self.world, self._pool)
         return counts
+
+    def _report_apart(self) -> None:
+        """Warns once if most replies that share a slice with an earlier one do not follow it (`Chat.follows`)."""
+        later = [one for members in self._slices for one in members[1:] if self._measures[one] is not None]
+        apart = sum(one not in self._follows for one in later)
+        if 2 * apart > len(later) and not self._warned and self.rank == 0:
+            self._warned = True
+            send(
+                warning=f"policy.context is fold, and {apart} of {len(later)} replies are trained in sequences of "
+                "their own, because their prompts do not begin with the tokens of the reply before them."
+            )
 
     @property
     def items(self) -> list[SampleLengths]:

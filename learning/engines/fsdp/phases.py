@@ -195,7 +195,7 @@ class TwoPhases(nn.Module):
         return logprobs, hidden, entropy, self._auxiliary(out, work)
 
     def _auxiliary(self, out: Any, work: RankWork) -> Tensor | None:
-        """Computes the weighted mean over the step's documents of how unevenly they use experts."""
+        """Computes the weighted mean over the step's sequences of how unevenly they use experts."""
         if not self._balance or not torch.is_grad_enabled():
             return None
         chosen = self.model.config.get_text_config().num_experts_per_tok

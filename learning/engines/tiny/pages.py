@@ -346,7 +346,7 @@ class PageBatcher(ReplyTokens):
         row, shown = PageRow(), visible_in(view, sample)
         if pair:
             self._compare(row, sample, view, draw)
-        if sample.action and (not pair or self._policy.history_images > 1):
+        if sample.action and (not pair or self._policy.context_rule.shown(2) > 1):
             self._act(row, sample, view, draw)
         if view.whole and not pair:
             asked = json.loads(sample.perceived)

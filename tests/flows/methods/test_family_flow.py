@@ -10,8 +10,9 @@ import pytest
 from flows.flywheel import flywheel
 from learning.algorithms.dpo import sides_of
 from learning.algorithms.method import DataSource, method_of
-from learning.data.documents import Document
+from learning.data.documents import Document, visible_screens
 from learning.data.sample import Screenshots
+from learning.data.slices import slices
 from learning.engines.fsdp.chats import Chats
 from models.families.dialects import parse_reply
 from models.random_vlm import build_random
@@ -105,6 +106,25 @@ def test_supervised_targets_are_the_stored_actions_as_the_family_writes_them(tur
         for past in sample.history:
             assert written(step | {"action": past.action}, past.thought) in chat
         assert not OURS.search(chat)
+
+
+def test_a_lake_whose_prompts_slid_is_trained_on_in_slices_by_every_method(turned: Config, tmp_path: Path) -> None:
+    fields = turned.model_dump()
+    fields["policy"] |= {"context": "fold", "history_images": 1}
+    config = config_of(fields)
+    rule = config.policy.context_rule
+    for method in ("sft", "grpo", "ppo"):
+        (folder := tmp_path / method).mkdir()
+        _, samples, chats = material(config, folder, method)
+        read = method_of(config.train.model_copy(update={"method": method})).read(folder / "samples.arrow")
+        cut = slices(read, rule)
+        assert sorted(number for members in cut for number in members) == list(range(len(samples)))
+        assert any(len(members) > 1 for members in cut), method
+        for members in cut:
+            assert [len(visible_screens(samples[one], rule)) for one in members] == list(range(1, len(members) + 1))
+            chats.measure_slice([samples[one] for one in members])
+    (folder := tmp_path / "dpo").mkdir()
+    assert material(config, folder, "dpo")[1]
 
 
 def test_preferred_and_rejected_replies_are_the_stored_actions_as_the_family_writes_them(

@@ -37,6 +37,13 @@ def test_a_trajectory_s_settings_give_its_rule() -> None:
     assert ContextRule.recorded({"history_images": 2}) == ContextRule(2)
 
 
+def test_what_was_stored_before_there_was_folding_slides() -> None:
+    old = {"base": "tiny", "history_images": 3, "history_turns": 6}
+    policy = PolicyConfig.model_validate(old)
+    assert policy.context_rule == ContextRule(3) and "context" not in policy.asked
+    assert ContextRule.recorded({"template": "computer", "history_images": 3, "thoughts": True}) == ContextRule(3)
+
+
 @pytest.mark.parametrize(
     ("fields", "key"),
     [({"live_images": 4, "fold_images": 5}, "policy.fold_images"), ({"history_turns": 4}, "policy.history_turns")],

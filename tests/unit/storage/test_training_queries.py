@@ -12,6 +12,7 @@ import pytest
 
 from learning.data.rounds import Sampler
 from learning.data.sample import TrainSample, order_of, read_samples, read_screenshots
+from learning.data.slices import slices
 from models.families.family import TinyFamily
 from schemas.action import Click, Wait, to_json
 from schemas.config.policy import PolicyConfig
@@ -130,6 +131,34 @@ def test_every_position_of_a_training_has_the_sample_that_plain_python_gives_it(
     busy: Lake, tmp_path: Path, images: int, practice: list[str]
 ) -> None:
     same(through_the_lake(busy, tmp_path, images, practice), plainly(busy, images, practice))
+
+
+def test_with_slices_all_replies_between_two_folds_come_at_once_and_each_as_often_as_without(
+    busy: Lake, tmp_path: Path
+) -> None:
+    rule = PolicyConfig(context="fold", live_images=3, fold_images=2).context_rule
+    weighed = ask(busy, "training_weights", **SHARES, history_images=rule.live, practice=[])
+    part = MixturePart(weighed, "training_samples", steps=True, parameters={"thoughts": True, "without": 0.0})
+    count = 20_000
+    write_mixture(tmp_path / "samples", [part], count, SEED, busy, busy.versions(), rule, sliced=True)
+    samples = read_samples(tmp_path / "samples")
+    positions = samples.table["positions"].to_pylist()
+    cut = slices(samples, rule)
+    assert sorted(number for members in cut for number in members) == list(range(len(samples)))
+    assert max(map(len, cut)) == 3 and sum(len(positions[members[0]]) for members in cut) == count
+    for members in cut:
+        assert all(positions[one] == positions[members[0]] for one in members)
+        assert len({(samples[one].task_id, rule.folded(len(samples[one].history) + 1)) for one in members}) == 1
+        for one in members:
+            assert len(samples[one].screenshots) == rule.shown(len(samples[one].history) + 1)
+    plain = drawn([weighed], count, SEED)[0]
+    often = {
+        row: len(times) for row, times in zip(plain["row"].to_pylist(), plain["positions"].to_pylist(), strict=True)
+    }
+    total = sum(map(len, positions))
+    assert total > 1.5 * count
+    for row, times in zip(sorted(often), positions, strict=True):
+        assert len(times) / total == pytest.approx(often[row] / count, rel=0.15, abs=3 / count)
 
 
 def test_a_share_of_the_trajectories_is_read_without_their_thoughts_or_all_of_them(busy: Lake, tmp_path: Path) -> None:
@@ -258,7 +287,7 @@ def test_tasks_share_by_weakness_however_many_samples_they_have(lake: Lake, row,
     assert hard / easy == pytest.approx(ratio)
 
 
-def test_a_pair_comes_with_the_last_screens_and_all_replies_before_its_step(lake: Lake, row) -> None:
+def test_a_pair_comes_with_all_screens_and_replies_before_its_step_and_shows_those_of_the_rule(lake: Lake, row) -> None:
     steps = [row("steps", step=at, screenshot=f"{at}" * 64, raw_text=f"reply {at}") for at in range(4)]
     lake.append("trajectories", [row("trajectories")])
     lake.append("steps", steps)
@@ -266,9 +295,15 @@ def test_a_pair_comes_with_the_last_screens_and_all_replies_before_its_step(lake
     pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True}
     lake.append("pairs", [{**pair, "step": 2}, {**pair, "pair_id": "q", "step": 0}])
     late, early = ask(lake, "training_pairs", corrections="all").to_pylist()
-    assert late["screenshots"] == ["1" * 64, "2" * 64]
+    assert late["screenshots"] == ["0" * 64, "1" * 64, "2" * 64]
     assert [past["raw_text"] for past in late["past"]] == ["reply 0", "reply 1"]
     assert (early["screenshots"], early["past"], early["instruction"]) == (["0" * 64], [], "Click.")
+    for policy, shown in (
+        ({"history_images": 2}, "12"),
+        ({"context": "fold", "live_images": 2, "fold_images": 2}, "2"),
+    ):
+        (read,) = preferences_of([late], TinyFamily(PolicyConfig.model_validate(policy)))
+        assert [name[0] for name in read.screenshots] == list(shown) and len(read.past_replies) == 2
 
 
 def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_correction_only_the_rejected(

@@ -108,6 +108,15 @@ def test_all_steps_of_a_play_share_its_advantage_and_show_the_last_screens_and_a
     assert found[2].token_ids == (1, 2, 3) and found[2].temperature == 0.7
 
 
+def test_the_steps_of_a_play_show_the_screens_since_the_last_fold() -> None:
+    policy = PolicyConfig(max_new_tokens=8, context="fold", live_images=3, fold_images=2)
+    rows = [row("g", 0, True, step) for step in range(6)] + [row("g", 1, False)]
+    found = train_on(members_of(rows, policy, PLAIN), nothing, PLAIN, 0).rollouts
+    shown = [tuple(int(name[-1]) for name in rollout.screenshots) for rollout in found[:6]]
+    assert shown == [(0,), (0, 1), (0, 1, 2), (2, 3), (2, 3, 4), (4, 5)]
+    assert [len(rollout.past_replies) for rollout in found[:6]] == [0, 1, 2, 3, 4, 5]
+
+
 def test_the_prompt_is_what_the_policy_was_asked() -> None:
     said = ("Thought: Look.\nAction: click(start_box='(480,520)')", "Action: type(content='it\\'s')\n\nmore")
     turns = (PastStep("Look.", "click(start_box='(480,520)')", SCREEN), PastStep("", "type(content='it\\'s')", SCREEN))

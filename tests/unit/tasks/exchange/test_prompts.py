@@ -188,6 +188,7 @@ def of_two_sizes() -> Any:
 THOUGHTS = ("First.", OUTSIDE, "Third.", "Fourth.", "Fifth.")
 
 
+FOLD = {"context": "fold", "live_images": 3, "fold_images": 2, "history_images": 1}
 ASKED = [
     ("tiny", {}),
     ("tiny", {"history_images": 3}),
@@ -196,6 +197,8 @@ ASKED = [
     ("qwen3_vl", {"history_turns": 2, "older": "summarised"}),
     ("qwen3_vl", {"family": "qwen3-vl", "history_images": 3}),
     ("qwen3_vl", {"family": "pixels"}),
+    ("tiny", FOLD),
+    ("qwen3_vl", {"family": "qwen3-vl", **FOLD}),
 ]
 
 

@@ -65,6 +65,9 @@ def base(tmp_path: Path) -> str:
         (["curriculum.method=uniform", "curriculum.hopeless_below=0.1"], "curriculum.hopeless_below"),
         (["curriculum.method=uniform", "curriculum.floor=0.1"], "curriculum.floor"),
         (["curriculum.method=uniform", "curriculum.hopeless_share=0.1"], "curriculum.hopeless_share"),
+        (["policy.context=fold", "policy.history_images=3"], "policy.history_images"),
+        (["policy.live_images=30"], "policy.live_images"),
+        (["policy.fold_images=5"], "policy.fold_images"),
     ],
 )
 def test_a_key_that_nothing_reads_is_refused_by_its_name(overrides: list[str], key: str, sentence: Sentences) -> None:
@@ -101,6 +104,7 @@ def test_the_small_policys_shape_is_refused_where_the_network_is_a_folders(
         ["curriculum.method=uniform", "curriculum.forgetting=0.1"],
         ["judge.kind=fake"],
         ['suite.tasks=["note"]', "judge.kind=fake", UNJUDGED],
+        ["policy.context=fold", "policy.live_images=30", "policy.fold_images=5"],
     ],
 )
 def test_what_is_read_or_set_to_its_default_passes(overrides: list[str]) -> None:

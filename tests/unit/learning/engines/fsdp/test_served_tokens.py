@@ -79,7 +79,7 @@ def documents(family: ModelFamily) -> tuple[Rollout, Rollout, TrainSample, Conte
     sample to imitate, and as it is met."""
     steps = done(family)
     replies = [family.reply(thought, one, (320, 200)) for thought, one in steps]
-    shown = DIGESTS[-family.rule.live :]
+    shown = DIGESTS[family.rule.folded(len(DIGESTS)) :]
     # a decoder drops special tokens
     past = tuple(reply.replace("<|box_start|>", "").replace("<|box_end|>", "") for reply in replies[:-1])
     rollout = Rollout("one", 3, "task", shown, INSTRUCTION, past, replies[-1])
@@ -114,6 +114,22 @@ def test_the_prompt_of_training_is_token_by_token_the_prompt_of_the_server(
         assert torch.equal(asked["mm_token_type_ids"][0], chat.kinds[: len(prompt_of(chat))])
     shown = torch.cat([chats.pixels(digest)[0] for digest in rollout.screenshots])
     assert torch.equal(asked["pixel_values"], shown)
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl", "qwen3.5", "holo-3", "fara-7b"])
+def test_the_folded_prompt_of_training_is_token_by_token_the_prompt_of_the_server(
+    directory: Any, folder: Path, name: str
+) -> None:
+    place = directory(TRAINED_FROM.get(name, "qwen2_5_vl"))
+    policy = PolicyConfig(base=str(place), family=name, context="fold", live_images=3, fold_images=2)
+    family, chats = family_of(policy), Chats(place, policy, Screenshots(folder / "screenshots.parquet"), 0)
+    rollout, written, sample, met = documents(family)
+    assert rollout.screenshots == DIGESTS[2:]
+    asked = served(place, family.messages(met))
+    for document in (rollout, written, sample):
+        chat = chats.encode(document)
+        assert torch.equal(asked["input_ids"][0], prompt_of(chat)), chats.processor.decode(prompt_of(chat))
+        assert torch.equal(asked["image_grid_thw"], chat.grids)
 
 
 @pytest.mark.parametrize(("name", "template", "kind"), [*KINDS, ("qwen3-vl", "computer", "thinking")])

@@ -19,16 +19,18 @@ from learning.engines.tiny.batches import outputs_of
 from learning.engines.tiny.engine import ReplyEncoder
 from learning.job import Job
 from learning.trainer import train
-from models.families.family import ModelFamily
+from models.families.family import ModelFamily, TinyFamily
 from models.policy import Context
 from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, PastStep
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
 
 GROUP = GroupConfig(batch=8, learning_rate=2e-3)
+SAID = "Thought: Wait.\nAction: wait()"
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +91,17 @@ def job(
     )
 
 
-def logprobs(checkpoint: Path, rollouts: list[Rollout], pngs: dict[str, bytes], dtype: torch.dtype) -> list[float]:
+def logprobs(
+    checkpoint: Path,
+    rollouts: list[Rollout],
+    pngs: dict[str, bytes],
+    dtype: torch.dtype,
+    policy: PolicyConfig = POLICY,
+) -> list[float]:
     """Summed log probability of each reply."""
     net = TinyNet.load(checkpoint, dtype)
     sums = [0.0] * len(rollouts)
-    for piece in ReplyEncoder(checkpoint, POLICY, net, pngs).encode(
+    for piece in ReplyEncoder(checkpoint, policy, net, pngs).encode(
         rollouts, range(len(rollouts)), [0] * len(rollouts)
     ):
         with torch.no_grad():
@@ -107,6 +115,35 @@ def test_training_reads_the_log_probabilities_that_serving_drew_with(start: Path
     rollouts, pngs = rolled_out(start, dtype=torch.float32)
     found = logprobs(start / "parent", rollouts, pngs, torch.float32)
     assert found == pytest.approx([sum(rollout.logprobs) for rollout in rollouts], abs=1e-3)
+
+
+def folded(start: Path) -> tuple[PolicyConfig, list[Rollout], dict[str, bytes]]:
+    """What the parent gives at six steps of a trajectory whose screens fold."""
+    policy = POLICY.model_copy(update={"context": "fold", "live_images": 3, "fold_images": 2})
+    model, family, rule = TinyModel(start / "parent", dtype=torch.float32), TinyFamily(policy), policy.context_rule
+    made, pngs = samples(6)
+    digests, past, rollouts = list(pngs), (SAID,) * 6, list[Rollout]()
+    for at in range(6):
+        turns = tuple(PastStep("Wait.", "wait()", Observation(pngs[name], WIDTH, HEIGHT, "")) for name in digests[:at])
+        screen = Observation(pngs[digests[at]], WIDTH, HEIGHT, "")
+        (given,) = model.generate([family.chat(Context(made[0].instruction, turns, screen, 0))], [at], 0.8, 12)
+        shown, read = tuple(digests[rule.folded(at + 1) : at + 1]), (given.token_ids, given.logprobs, 0.8, (-1.0) ** at)
+        rollouts.append(Rollout("t", at, "a", shown, made[0].instruction, past[:at], given.text, *read))
+    return policy, rollouts, pngs
+
+
+def test_folded_prompts_are_trained_on_as_they_were_read_each_reply_by_itself(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, rollouts, pngs = folded(start)
+    assert [len(rollout.screenshots) for rollout in rollouts] == [1, 2, 3, 2, 3, 2]
+    found = logprobs(start / "parent", rollouts, pngs, torch.float32, policy)
+    assert found == pytest.approx([sum(rollout.logprobs) for rollout in rollouts], abs=1e-3)
+    plan = job(start, tmp_path / "job", rollouts, pngs).model_copy(update={"policy": policy})
+    train(plan)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    (warning,) = [line["warning"] for line in lines if "policy.context" in line.get("warning", "")]
+    assert "the small policy reads its screens before the text" in warning and lines[-1]["numbers"]["tokens"] > 0
 
 
 @pytest.mark.parametrize("ratio", ["token", "sequence", "soft"])
