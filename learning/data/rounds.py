@@ -149,8 +149,9 @@ class Rounds:
             if order is None:
                 sampler = Sampler([samples[one[0]].weight for one in drawn], seed)
             else:
-                places = {one[0]: at for at, one in enumerate(drawn)}
-                sampler = FixedOrder(np.array([places[int(sample)] for sample in order]))
+                places = np.zeros(len(samples), dtype=np.int64)
+                places[[one[0] for one in drawn]] = np.arange(len(drawn))
+                sampler = FixedOrder(places[order])
         except ValueError as error:
             raise FlywheelError(f"{path}: {error}.", "An iteration without accepted steps trains nothing.") from error
         if steps is None:

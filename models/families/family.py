@@ -74,7 +74,8 @@ class ModelFamily:
     shows_past: bool = True
     """Whether prompts can contain screens of past steps."""
     folds: bool = True
-    """Whether prompts keep their beginning from step to step, as `policy.context=fold` needs."""
+    """Whether prompts follow `rule` and keep their beginning from step to step, as `policy.context=fold` needs; a class
+    with `messages` of its own that does not set it cannot fold."""
     collapsed: str = COLLAPSED
     """Text that replaces a folded screen; empty for none."""
     max_new_tokens: int = 256
@@ -110,8 +111,7 @@ class ModelFamily:
     def _refuse_unused(self, config: PolicyConfig) -> None:
         """Raises UsageError for an option that this family does not have."""
         name = config.family if config.family != "auto" else self._registered
-        if config.context == "fold" and not (self.shows_past and self.folds):
-            why = "changes the beginning of its prompt at each step" if self.shows_past else "shows one screen only"
+        if config.context == "fold" and (why := self._never_folds()):
             raise UsageError(f"`policy.context` is fold, and {name} {why}.", "Set it to slide.")
         if config.history_images != 1 and not self.shows_past:
             raise UsageError(
@@ -131,6 +131,15 @@ class ModelFamily:
                     f"Set it to {str(known[0]).lower() if isinstance(known[0], bool) else known[0]}, or name another "
                     "`policy.family`.",
                 )
+
+    def _never_folds(self) -> str:
+        """Returns why prompts of this family cannot fold; empty if they can."""
+        if not self.shows_past:
+            return "shows one screen only"
+        stated = next(one for one in type(self).__mro__ if "messages" in vars(one) or "folds" in vars(one))
+        if "folds" not in vars(stated):
+            return "has prompts of its own without a value of `folds`"
+        return "" if self.folds else "changes the beginning of its prompt at each step"
 
     def fit(self, limits: ImageLimits | None) -> None:
         """Stores the limits of the checkpoint's image processor, which decide the size of screens.
@@ -288,6 +297,7 @@ class TinyFamily(ModelFamily):
     Its network reads all screens before the text, so the place of a folded screen has no text.
     """
 
+    folds = True
     collapsed = ""
     grid = GRID
     templates = ("computer",)

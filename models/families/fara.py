@@ -120,6 +120,7 @@ class Fara7Family(QwenFamily):
     counts = "pixels"
     published = QWEN25
     templates = ("computer",)
+    folds = True
     max_new_tokens = 1024
     spec = TOOL_7B
     kind: ClassVar[str] = "fara-7b"

@@ -54,6 +54,7 @@ class MaiUiFamily(ModelFamily):
 
     counts = "999ths"
     templates = ("mobile", "grounding")
+    folds = True
     dialects = ("box_v1",)
     max_new_tokens = 2048
     own_dialect = "tool_call"

@@ -43,6 +43,7 @@ class QwenFamily(ModelFamily):
     """
 
     templates = ("computer", "mobile", "grounding")
+    folds = True
     dialects = ("box_v1",)
     max_new_tokens = 512
     asks_without = False

@@ -133,6 +133,7 @@ class Qwen35Family(QwenFamily):
 
     counts = "999ths"
     templates = ("computer", "mobile")
+    folds = True
     max_new_tokens = 32_768
     version: ClassVar[str] = "3.5"
     """Version of the prompt."""

@@ -27,6 +27,7 @@ from learning.checkpoint import State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
 from learning.data.slices import chained, slices
+from learning.engines.choice import unsliced
 from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef, TrainedNetwork
 from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain, write_adapters
 from learning.engines.fsdp.chats import Chats, Measure
@@ -225,7 +226,9 @@ class FsdpEngine(Sharded, Engine):
             PlanError: a document fits on no rank and no group of ranks.
         """
         chats = Chats(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed)
-        self._slices = slices(documents, self._job.policy.context_rule)
+        alone = unsliced(self._job.policy, self._job.train, self._job.parent)
+        rule = self._job.policy.context_rule
+        self._slices = [[one] for one in range(len(documents))] if alone else slices(documents, rule)
         self._measures, self._follows = self._measure(chats, documents)
         self._report_apart()
         lengths = [item.tokens for item in self.items]

@@ -110,7 +110,7 @@ def test_supervised_targets_are_the_stored_actions_as_the_family_writes_them(tur
 
 def test_a_lake_whose_prompts_slid_is_trained_on_in_slices_by_every_method(turned: Config, tmp_path: Path) -> None:
     fields = turned.model_dump()
-    fields["policy"] |= {"context": "fold", "history_images": 1}
+    fields["policy"] |= {"context": "fold", "history_images": 1, "family": "thousandths"}
     config = config_of(fields)
     rule = config.policy.context_rule
     for method in ("sft", "grpo", "ppo"):

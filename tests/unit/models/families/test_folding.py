@@ -16,6 +16,7 @@ from schemas.action import Wait
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
+from tests.taps import Taps
 from tests.tiers import NIGHTLY
 from tests.unit.models.families.published import ASKED, TRAINED_FROM, write_directory
 
@@ -76,6 +77,16 @@ def test_a_family_that_cannot_fold_is_refused_by_name(name: str, template: str) 
     with pytest.raises(UsageError, match=rf"`policy\.context` is fold, and {name} {why}.*\n?.*") as refused:
         FAMILIES.class_of(name)(PolicyConfig.model_validate({"family": name, "template": template, **FOLD}))
     assert refused.value.hint == "Set it to slide."
+
+
+def test_a_family_with_prompts_of_its_own_folds_only_if_it_states_so() -> None:
+    with pytest.raises(UsageError, match=r"tests\.taps:Taps has prompts of its own without a value of `folds`"):
+        Taps(PolicyConfig.model_validate({"family": "tests.taps:Taps", **FOLD}))
+
+    class Folding(Taps):
+        folds = True
+
+    assert Folding(PolicyConfig.model_validate({"family": "x:Folding", **FOLD})).rule.folds
 
 
 def test_a_folded_screen_is_a_text_and_the_first_one_is_the_task_alone() -> None:
