@@ -13,6 +13,7 @@ from learning.algorithms.method import method_of
 from learning.data.files import Rollout, read_rollouts
 from learning.data.sample import Past, Screenshots, TrainSample, write_screenshots
 from learning.data.slices import chained, slices
+from learning.data.stream import StreamFolder
 from learning.engines.choice import unsliced
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.chats import Chats
@@ -27,6 +28,7 @@ from models.families.registry import family_of
 from models.policy import Context
 from schemas.action import Wait, to_json
 from schemas.config.policy import PolicyConfig
+from schemas.config.training import StreamConfig
 from schemas.observation import Observation, PastStep
 from tests.tiers import NIGHTLY
 from tests.unit.learning.folded import LENGTHS, SLICES, folded_job
@@ -207,6 +209,23 @@ def test_a_training_draws_whole_slices(job: Any, method: str, tmp_path: Path) ->
     notes = (tmp_path / "trace" / "rank-0.jsonl").read_text()
     steps = [sorted(json.loads(line)["samples"]) for line in notes.splitlines()]
     assert len(steps) == plan.steps and all(step in SLICES for step in steps)
+
+
+@pytest.mark.nightly
+def test_each_batch_of_a_stream_is_drawn_in_slices(job: Any, tmp_path: Path) -> None:
+    plan, stream = job("grpo"), StreamFolder(tmp_path / "stream")
+    for _ in range(2):
+        stream.put(list(read_rollouts(plan.samples)), dict(Screenshots(plan.screenshots)), {})
+    stream.end()
+    group = plan.train.group.model_copy(update={"epochs": 1.0})
+    changed = {"samples": stream.rollouts(1), "screenshots": stream.screenshots(1), "stream": tmp_path / "stream"}
+    changed |= {"train": plan.train.model_copy(update={"group": group, "stream": StreamConfig(on=True)})}
+    changed |= {"out": tmp_path / "out", "trace": tmp_path / "trace"}
+    train(plan.model_copy(update=changed))
+    steps = [json.loads(line)["samples"] for line in (tmp_path / "trace" / "rank-0.jsonl").read_text().splitlines()]
+    assert len(steps) == 2 * 3  # five slices, two a step
+    pairs = [sorted(one + other) for one in SLICES for other in SLICES]
+    assert all(sorted(step) in pairs for step in steps)
 
 
 def test_a_method_that_takes_each_reply_by_itself_and_the_small_policy_have_no_slices(job: Any, tmp_path: Path) -> None:
