@@ -11,12 +11,13 @@ from schemas.config import Config, config_of
 from schemas.config.training import TrainConfig
 from storage.lake import Lake
 from tasks.shared.policies import policy_row
+from tests.tiers import NIGHTLY
 
 FOLD = {"context": "fold", "live_images": 2, "fold_images": 1, "history_images": 1}
 
 
-@pytest.mark.nightly  # test_family_flow.py always trains on slices of a lake
-@pytest.mark.parametrize("kind", ["tiny", "qwen3_vl"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tiny", *(["qwen3_vl"] if NIGHTLY else [])])
 def test_an_iteration_with_folding_trains_a_policy_that_acts(kind: str, small: Config, tmp_path: Path) -> None:
     fields = small.model_dump()
     fields["policy"] |= FOLD

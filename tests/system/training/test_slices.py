@@ -10,13 +10,14 @@ from models.random_vlm import KINDS
 from tests.system.parts.ranks import run
 from tests.system.training.test_objectives import gradient_of, group_reference, plain, plain_logprobs
 from tests.system.training.test_sharded import plain_gradient
+from tests.tiers import NIGHTLY
 from tests.unit.learning.folded import LENGTHS, folded_job
 
 CRITICS = {"ppo-shared": "shared", "ppo-alone": "alone"}
 
 
-@pytest.mark.nightly  # tests/unit/learning/engines/fsdp/test_slices.py always runs
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS if NIGHTLY else ("qwen3_vl",))
 def test_two_ranks_train_on_slices_as_on_separate_replies(kind: Any, tmp_path: Path) -> None:
     imitation = folded_job(tmp_path, kind, "sft", token_cap=700)
     (tmp_path / "sft.json").write_text(imitation.model_dump_json())

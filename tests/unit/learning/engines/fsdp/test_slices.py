@@ -191,7 +191,8 @@ def gradient(plan: Job, count: int, apart: bool) -> tuple[float, dict[str, torch
         learner.close()
 
 
-@pytest.mark.parametrize("method", ["sft", "grpo", *(["ppo"] if NIGHTLY else [])])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["sft", "grpo", "ppo"])
 def test_a_slice_has_the_loss_and_gradient_of_separate_replies_and_fewer_tokens(job: Any, method: str) -> None:
     """Several ranks, and other models: tests/system/training/test_slices.py."""
     plan, count = job(method), sum(LENGTHS)
@@ -211,7 +212,7 @@ def test_a_training_draws_whole_slices(job: Any, method: str, tmp_path: Path) ->
     assert len(steps) == plan.steps and all(step in SLICES for step in steps)
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_each_batch_of_a_stream_is_drawn_in_slices(job: Any, tmp_path: Path) -> None:
     plan, stream = job("grpo"), StreamFolder(tmp_path / "stream")
     for _ in range(2):
