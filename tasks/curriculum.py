@@ -1,8 +1,9 @@
 """Stage: choose the next rollouts, with reasons."""
 
-from curation.curriculum import apportion, mix
+from curation.curriculum import Mix, apportion, mix
 from environments.catalog import catalog
 from environments.registry import left_out
+from learning.algorithms.method import DataSource, method_of
 from schemas.config import Config
 from schemas.tables.curriculum import CurriculumChoice
 from schemas.tables.stage import PlainResult
@@ -29,7 +30,8 @@ def choose_tasks(run: Run, iteration: int) -> PlainResult:
         text = f"most for {groups[0].task_id}: {groups[0].reason}{without}"
         total = sum(row.policy_trajectories for row in groups)
         return PlainResult(text=text, numbers={"trajectories": total, IN_GROUPS: True, "left_out": out})
-    practice = [task.task_id for task in known if task.split == "practice"]
+    practises = method_of(config.train).source is not DataSource.REPLIES
+    practice = [task.task_id for task in known if practises and task.split == "practice"]
     chosen = config.curriculum.model_dump(exclude={"hopeless_share"})
     weighed = answers(lake, Weighed, "curriculum", iteration=iteration, tasks=tasks, **chosen)
     amount = collected(config, known)
@@ -59,10 +61,17 @@ def _practice(config: Config, iteration: int, task_id: str, total: int) -> Curri
 
 
 def _choice(config: Config, iteration: int, row: Weighed, count: int, share: float) -> CurriculumChoice:
+    if method_of(config.train).source is DataSource.REPLIES:  # nothing else teaches
+        return _row(iteration, row, share, Mix(0, count, 0))
     acts = iteration > 0 or config.policy.given
     policy_share = config.collect.policy_share if acts else 0.0
     relay_share = config.collect.relay_share if acts else 0.0
-    shares = mix(count, row.pool, policy_share, relay_share, config.curriculum.hopeless_share)
+    return _row(
+        iteration, row, share, mix(count, row.pool, policy_share, relay_share, config.curriculum.hopeless_share)
+    )
+
+
+def _row(iteration: int, row: Weighed, share: float, shares: Mix) -> CurriculumChoice:
     return CurriculumChoice(
         iteration=iteration,
         task_id=row.task_id,

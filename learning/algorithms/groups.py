@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
@@ -58,18 +59,24 @@ class StoredStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStep(StoredStep):
+class ActingStep(StoredStep):
+    """A step of a trajectory of the policy; fields as in `storage/queries/training_replies.sql`."""
+
+    sampling: str
+    raw_text: str
+    token_ids: Sequence[int] | None
+    logprobs: Sequence[float] | None
+    policy_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStep(ActingStep):
     """A step of a trajectory of a group; fields as in `storage/queries/training_groups.sql`."""
 
     group_id: str
     attempt: int
     success: bool | None
-    sampling: str
     reward: float | None
-    raw_text: str
-    token_ids: Sequence[int] | None
-    logprobs: Sequence[float] | None
-    policy_version: str
     judge: str | None = None
     """Version of the judge that gave the reward; None for a verifier's reward."""
 
@@ -254,29 +261,42 @@ def _uncertain(groups: list[list[Rollout]], share: float) -> list[list[Rollout]]
     ]
 
 
-def replies_of(rows: Sequence[GroupStep]) -> list[GroupStep]:
+Acting = TypeVar("Acting", bound=ActingStep)
+
+
+def replies_of(rows: Sequence[Acting]) -> list[Acting]:
     """Selects the steps that are replies. A call with several actions counts only once, by its first step."""
     return [row for row in rows if row.step is not None and not (row.token_ids is None and row.raw_text == "")]
 
 
-def asked_of(replies: Sequence[GroupStep], rule: ContextRule) -> list[Rollout]:
+def asked_of(replies: Sequence[ActingStep], rule: ContextRule) -> list[Rollout]:
     """Collects each reply of a trajectory with its prompt."""
     texts = [row.raw_text for row in replies]
     return [_rollout(replies, number, texts, rule) for number in range(len(replies))]
 
 
-def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:
-    steps = replies_of(rows)
-    temperature = float(json.loads(rows[0].sampling)["temperature"])
+def sampled_of(steps: Sequence[ActingStep], rule: ContextRule) -> list[Rollout]:
+    """Collects each reply of a trajectory with its prompt, sampled tokens and log probabilities.
+
+    Raises:
+        FlywheelError: a reply has no token ids or log probabilities.
+    """
     rollouts = []
-    for row, drawn in zip(steps, asked_of(steps, policy.context_rule), strict=True):
+    for row, drawn in zip(steps, asked_of(steps, rule), strict=True):
         if row.token_ids is None or row.logprobs is None:
             raise FlywheelError(
                 f"Step {row.step} of trajectory {row.trajectory_id} has no token ids or log probabilities.",
-                "Group methods train on steps of a model with log probabilities.",
+                "This method trains on steps of a model with log probabilities.",
             )
         tokens, logprobs = tuple(row.token_ids), tuple(row.logprobs)
+        temperature = float(json.loads(row.sampling)["temperature"])
         rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
+    return rollouts
+
+
+def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:
+    steps = replies_of(rows)
+    rollouts = sampled_of(steps, policy.context_rule)
     worth = rows[0].reward if group.advantage == "pass1" else rows[0].success
     without_action = tuple(row.action is None for row in steps)
     reward = _reward(worth, rollouts, policy, group)

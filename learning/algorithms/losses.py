@@ -2,7 +2,7 @@
 
 The losses are PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips and its mean over all tokens of a batch
 (2503.14476), SAPO's soft gate (2608.02352), the clipped value loss, VAPO's loss on positive examples (2504.05118), and
-DPO. The module also has weights for replies of another policy.
+DPO, and the loss of on-policy distillation. The module also has weights for replies of another policy.
 
 The log probabilities of targets are pure functions of logits. A coordinate is a bin of the screen. Its target is spread
 over the neighbouring bins,
@@ -64,6 +64,32 @@ def soft_gate_loss(
     gate = torch.sigmoid(steepness * (ratio - 1.0))
     kept = gate.detach()
     return -4.0 / steepness * gate * advantages, 4.0 * kept * (1.0 - kept)
+
+
+def distilled_loss(
+    logprobs: Tensor, served: Tensor, teacher: Tensor, max_fall: float = 0.2, ratio_penalty: float = 1e-3
+) -> tuple[Tensor, Tensor]:
+    """Computes -keep r d + ratio_penalty (log r)^2 by token, r = exp(logprobs - served), d = teacher - logprobs.
+
+    d has no gradient. So the gradient at r = 1 is an unbiased estimate of the gradient of KL(policy || teacher), from
+    the policy's own tokens. `keep` is 0 for a token whose probability fell by more than `max_fall` since it was
+    sampled. The log ratio is clamped to +-20.
+
+    Source: prime-rl @559b447, `trainer/rl/loss.py`, with the advantages of `orchestrator/algo/opd.py`.
+
+    Args:
+        logprobs, served, teacher: current, behaviour and the teacher's log probabilities, by token; all shapes are
+            equal.
+        max_fall: in probability, in [0, 1].
+        ratio_penalty: per token, at least 0.
+
+    Returns:
+        Losses, and whether each token is kept; both of the arguments' shape.
+    """
+    log_ratio = (logprobs - served).clamp(-LARGEST, LARGEST)
+    kept = logprobs.detach().exp() - served.exp() >= -max_fall
+    gain = (teacher - logprobs).detach()
+    return ratio_penalty * log_ratio**2 - torch.where(kept, log_ratio.exp() * gain, 0.0), kept
 
 
 def kl_loss(logprobs: Tensor, reference: Tensor) -> Tensor:

@@ -40,6 +40,8 @@ class DataSource(StrEnum):
     """Rollouts of the same groups, with a reward for every reply."""
     PAIRS = "pairs"
     """Preferences: two replies to one context."""
+    REPLIES = "replies"
+    """The policy's own replies of the iteration, with the log probabilities of a teacher."""
     PAGES = "pages"
     """Rendered pages, for a base (`tasks.pretrain.train`)."""
 
@@ -92,6 +94,11 @@ class Method:
     def compares(self) -> bool:
         """Whether each step compares log-probs with those of the start, which takes an additional forward pass."""
         return self.source in (DataSource.GROUPS, DataSource.TRAJECTORIES, DataSource.PAIRS)
+
+    @property
+    def reads_logprobs(self) -> bool:
+        """Whether the method trains on the behaviour log probabilities of sampled tokens."""
+        return self.streams or self.source is DataSource.REPLIES
 
     @property
     def corrects(self) -> bool:
@@ -149,7 +156,10 @@ class Method:
 METHODS = Registry(
     "train.method",
     Method,
-    {name: f"learning.algorithms.{name}:METHOD" for name in ("sft", "ct", "rft", "grpo", "ppo", "dpo", "pretrain")},
+    {
+        name: f"learning.algorithms.{name}:METHOD"
+        for name in ("sft", "ct", "rft", "grpo", "ppo", "dpo", "opd", "pretrain")
+    },
 )
 
 

@@ -107,6 +107,14 @@ class Rollout:
     """Whether a reply that no model generated ends with the token that ends a turn."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredReply(Rollout):
+    """A step of the policy with a teacher's log probabilities of its tokens."""
+
+    teacher: tuple[float, ...] = ()
+    """Log probabilities of the tokens under the teacher, at temperature 1."""
+
+
 _SCHEMA = pa.schema(
     [
         ("trajectory_id", pa.string()),
@@ -137,3 +145,16 @@ def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> set[str]:
 def read_rollouts(path: Path) -> FileRows[Rollout]:
     """Opens the rollouts of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
     return FileRows(path, Rollout)
+
+
+_SCORED = _SCHEMA.append(pa.field("teacher", pa.list_(pa.float32())))
+
+
+def write_scored(path: Path, replies: Iterable[ScoredReply]) -> set[str]:
+    """Writes scored replies, in order; returns the sha256 of their screenshots."""
+    return write_rows(path, _SCORED, replies)
+
+
+def read_scored(path: Path) -> FileRows[ScoredReply]:
+    """Opens the scored replies of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    return FileRows(path, ScoredReply)

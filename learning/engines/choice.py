@@ -63,6 +63,11 @@ def check_training(train: TrainConfig, base: str) -> float:
             f"`train.method={train.method}` makes a base from rendered pages, not from trajectories.",
             "Use `flywheel pretrain train`, and set policy.base to its result.",
         )
+    if method_of(train).source is DataSource.REPLIES and small:
+        raise UsageError(
+            f"`train.method={train.method}`: the small policy has its own tokenizer, and no served teacher has it.",
+            "Set policy.base to a model directory, and train.opd to a larger model with its tokenizer.",
+        )
     return method_of(train).rate(train, "muon" if small else "adamw")
 
 

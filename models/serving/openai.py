@@ -36,7 +36,7 @@ def charge(who: str, tokens: int) -> None:
     """Adds tokens that a server read and wrote to a section's count.
 
     Args:
-        who: the config section that names the model: `judge`, `think`, `reflect` or `policy`.
+        who: the config section that names the model: `judge`, `think`, `reflect`, `train` or `policy`.
         tokens: tokens of one request.
     """
     with _lock:
@@ -232,6 +232,24 @@ class OpenAIClient:
         fields = {"text": text, "reply": reply, "tokens": tokens, "generated": generated}
         return {**choice, **fields, "metadata": metadata, "prompt_token_ids": prompt}
 
+    def read(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns SGLang's answer of `/generate`, outside of the protocol, with the request sent unchanged.
+
+        Raises:
+            NoAnswer, Rejected, Unready, Unreachable, FlywheelError: as `complete`.
+        """
+        root = self.endpoint.url.rstrip("/").removesuffix("/v1")
+        answer, found = self._sent(json.dumps(body).encode(), (), f"{root}/generate")
+        if not isinstance(found, dict) or not isinstance(found.get("meta_info"), dict):
+            raise NoAnswer(self._about(answer, "no `meta_info`"))
+        self._charged(_number(found["meta_info"].get("prompt_tokens")))
+        return found
+
+    def models(self) -> list[str]:
+        """Returns the names of the server's models, after `require`; empty if it has no list."""
+        found = _held(self._client.get("models", timeout=min(WAIT_S, self.endpoint.timeout_s)))
+        return [str(one["id"]) for one in found["data"]] if _lists_models(found) else []
+
     def require(self) -> None:
         """Raises `FlywheelError` unless the server answers, takes the key, and lists models if it has a list."""
         section, url = self.endpoint.section, self.endpoint.url
@@ -264,20 +282,20 @@ class OpenAIClient:
 
     def _metered(self, completion: dict[str, Any]) -> int:
         """Charges and returns the tokens that the server counted for a completion."""
-        tokens = _count(completion, "total_tokens")
+        return self._charged(_count(completion, "total_tokens"))
+
+    def _charged(self, tokens: int) -> int:
         charge(self.endpoint.section.partition(".")[0], tokens)
         return tokens
 
-    def _sent(self, body: bytes, final: Sequence[int]) -> tuple[httpx.Response, Any]:
+    def _sent(self, body: bytes, final: Sequence[int], path: str = "chat/completions") -> tuple[httpx.Response, Any]:
         """Posts a request, and returns the answer and its completion (None if the answer is no JSON)."""
         failure = NoAnswer("")
         for attempt in range(self.endpoint.retries + 1):
             if attempt:
                 pause_before(attempt)
             try:
-                answer = self._client.post(
-                    "chat/completions", content=body, headers={"Content-Type": "application/json"}
-                )
+                answer = self._client.post(path, content=body, headers={"Content-Type": "application/json"})
             except httpx.HTTPError as error:
                 kind = Unreachable if isinstance(error, httpx.ConnectError) else NoAnswer
                 about = f"{type(error).__name__}: {error}"
@@ -342,7 +360,10 @@ def _lists_models(answer: Any) -> bool:
 
 def _count(completion: Mapping[str, Any], name: str) -> int:
     """Returns the server's count of tokens under a name; 0 if it gives none."""
-    used = (completion.get("usage") or {}).get(name)
+    return _number((completion.get("usage") or {}).get(name))
+
+
+def _number(used: Any) -> int:
     return used if isinstance(used, int) and used > 0 else 0
 
 

@@ -213,6 +213,28 @@ class PpoConfig(ClippedConfig):
     model other than the small policy, else 1e-3."""
 
 
+class DistillConfig(EpochSection):
+    """`train.method=opd`: a served teacher scores the policy's own replies, token by token (docs/distill.md)."""
+
+    url: str = ""
+    """Address of the teacher's SGLang server up to the version, such as `http://localhost:30000/v1`."""
+    model: str = ""
+    """Name of the teacher on the server. Scores are stored under this name, so another teacher needs another name."""
+    key_variable: str = "FLYWHEEL_TEACHER_KEY"
+    """Environment variable with the API key; no key is sent if the variable is not set."""
+    timeout_s: Positive = 300.0
+    """Seconds without a received byte after which a request fails."""
+    retries: Whole = 3
+    """Retries of a request that may still succeed."""
+    concurrency: Count = 16
+    """Maximum concurrent requests. Each is one prefill of a prompt and its reply."""
+    max_fall: Share = 0.2
+    """Maximum fall of a token's probability since it was sampled. Beyond this fall, the teacher's score of the token is
+    ignored (prime-rl)."""
+    ratio_penalty: Annotated[float, Field(ge=0.0)] = 1e-3
+    """Weight of the squared log ratio to the probability at sampling, per token (prime-rl)."""
+
+
 class LoraConfig(Section):
     """Training of LoRA adapters on frozen weights (arXiv 2106.09685), by peft; not for the small policy."""
 
@@ -336,8 +358,9 @@ class TrainConfig(StepSection):
     """`sft`: imitate successes. `ct`: learn from the screens and actions of failed trajectories, without imitating
     them. `rft`: roll out groups as `grpo` does, and imitate their successes with all earlier successes. `grpo`:
     compare the rewards of trajectories of the same task and seed. `ppo`: compare rewards with a critic's values, token
-    by token. `dpo`: prefer the success over the failure at the step where two such trajectories part. Or the dotted
-    path of your own method: `my_package.my_method:METHOD` (docs/extend.md)."""
+    by token. `dpo`: prefer the success over the failure at the step where two such trajectories part. `opd`: move the
+    policy's own replies towards a served teacher, token by token. Or the dotted path of your own method:
+    `my_package.my_method:METHOD` (docs/extend.md)."""
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Keys of your own method."""
     steps_first: Count = 520
@@ -444,6 +467,7 @@ class TrainConfig(StepSection):
     group: GroupConfig = GroupConfig()
     ppo: PpoConfig = PpoConfig()
     preference: PreferenceConfig = PreferenceConfig()
+    opd: DistillConfig = DistillConfig()
     pretrain: PretrainConfig = PretrainConfig()
     stream: StreamConfig = StreamConfig()
 

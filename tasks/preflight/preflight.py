@@ -15,7 +15,7 @@ from common.text import counted
 from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, left_out, usable, verifier_of
-from learning.algorithms.method import method_of
+from learning.algorithms.method import DataSource, method_of
 from learning.tracking import TRACKERS
 from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
@@ -99,6 +99,7 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
         Probe("judge", lambda: _judge(config, asks)),
         Probe("device", lambda: _device(config, asks)),
         Probe("server", lambda: _server(config, asks)),
+        Probe("teacher", lambda: _teacher(config, asks)),
         Probe("proposers", lambda: _proposers(config, asks)),
         Probe("makers", lambda: _makers(config, asks)),
         Probe("thinkers", lambda: _thinkers(config, asks)),
@@ -346,7 +347,7 @@ def _named_server(config: Config) -> str:
     server = config.policy.server
     if not server.named:
         return "none: the policy acts in this process"
-    if method_of(config.train).streams and not server.logprobs:
+    if method_of(config.train).reads_logprobs and not server.logprobs:
         raise UsageError(
             f"`policy.server.logprobs` is not set, but {config.train.method} trains on the tokens' log probabilities.",
             "Set it to true, with a server that gives log probabilities: vLLM or SGLang.",
@@ -355,6 +356,26 @@ def _named_server(config: Config) -> str:
 
     require_described(server)
     return "not asked"
+
+
+def _teacher(config: Config, asks: bool) -> str:
+    """Check that the teacher of `train.opd` reads texts and pictures as the policy does, if the method needs one."""
+    if method_of(config.train).source is not DataSource.REPLIES:
+        return "none: `train.method` needs none"
+    from models.serving.teacher import Teacher, require_named
+
+    settings = config.train.opd
+    require_named(settings)
+    if config.temperature != 1.0:
+        raise UsageError(
+            f"`collect.temperature` is {config.temperature:g}, and a teacher's log probabilities are those at 1.",
+            "Set it to 1.",
+        )
+    if not asks:
+        return "not asked"
+    require_base(config)
+    Teacher(settings).require(Path(config.policy.base), config.policy)
+    return f"{settings.model} has the policy's tokenizer"
 
 
 def _proposers(config: Config, asks: bool) -> str:

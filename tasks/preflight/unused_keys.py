@@ -131,6 +131,9 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
         idle += [f"train.{key}" for key in IMITATED]
     if method.in_groups:
         idle += [f"curriculum.{key}" for key in ("method", *WEIGHING)]
+    if method.source is DataSource.REPLIES:
+        idle += [f"collect.{key}" for key in ("policy_share", "relay_share", "practice_trajectories")]
+        idle.append("curriculum.hopeless_share")
     own = method.settings(train)
     if own is not train:
         idle += [f"train.{name}" for name in ("learning_rate", "learning_rate_first", "steps", "steps_first")]

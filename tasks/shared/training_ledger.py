@@ -26,6 +26,8 @@ NEEDED = {"reviews", "trajectories", "steps", "verdicts", "annotations"}
 """Tables whose versions a policy must pin, so that the decisions that it learned from are known."""
 WORDS = ("accept", "reject", "error_step")
 """Decisions about whole trajectories. They select the data of every method."""
+ACTING = ("policy", "relay")
+"""Kinds of trajectories with replies of the policy."""
 REPLIES = ("correct", "override")
 """Decisions that are also preferences between two replies."""
 
@@ -85,8 +87,8 @@ def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
 def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], perceives: bool) -> set[str]:
     """Return the ids of the trajectories whose data a training reads.
 
-    Depending on the method, a training reads groups of its iteration, pairs, or all routed data. Stored successes that
-    were added to a group are not included.
+    Depending on the method, a training reads groups or the policy's trajectories of its iteration, pairs, or all routed
+    data. Stored successes that were added to a group are not included.
 
     Args:
         lake: the lake.
@@ -98,8 +100,9 @@ def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], pe
     source = _source(method)
     if not {"verdicts", "trajectories"} <= pins.keys() or (source is DataSource.PAIRS and "pairs" not in pins):
         return set()
-    if source in (DataSource.GROUPS, DataSource.TRAJECTORIES):
-        where = (pads.field("iteration") == iteration) & pads.field("group_id").is_valid()
+    if source in (DataSource.GROUPS, DataSource.TRAJECTORIES, DataSource.REPLIES):
+        own = pads.field("policy").isin(ACTING) if source is DataSource.REPLIES else pads.field("group_id").is_valid()
+        where = (pads.field("iteration") == iteration) & own
         stored = lake.read(
             "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), pins["trajectories"]
         )

@@ -8,6 +8,7 @@ from itertools import groupby
 import pyarrow.dataset as pads
 
 from environments.catalog import catalog
+from learning.algorithms.method import DataSource, method_of
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.step import Step
@@ -96,7 +97,8 @@ def collected(config: Config, tasks: Sequence[GuiTask]) -> CollectedCount:
     if config.train.in_groups:
         return CollectedCount(config.train.group.groups * config.train.group.size, 0)
     suite, practice = (sum(task.split == split for task in tasks) for split in ("train", "practice"))
-    return CollectedCount(suite * config.collect.trajectories_per_task, practice * config.collect.practice_trajectories)
+    each = 0 if method_of(config.train).source is DataSource.REPLIES else config.collect.practice_trajectories
+    return CollectedCount(suite * config.collect.trajectories_per_task, practice * each)
 
 
 def measured_first(config: Config) -> dict[str, SeedsOf]:

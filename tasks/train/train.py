@@ -30,6 +30,7 @@ from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import group_material, ppo_material
 from tasks.train.preferences import preference_material
 from tasks.train.recorded import Recorder, keep_profile
+from tasks.train.scores import reply_material
 from tasks.train.supervised import Streamed, TrainResult, continual_material, supervised
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks", "reviews")
@@ -179,6 +180,7 @@ MATERIAL: dict[DataSource, Callable[[Config, Lake, PolicyRecipe], TrainingMateri
     DataSource.GROUPS: group_material,
     DataSource.TRAJECTORIES: ppo_material,
     DataSource.PAIRS: preference_material,
+    DataSource.REPLIES: reply_material,
 }
 """Functions that read the training data of a method from the lake, by data source."""
 

@@ -29,7 +29,7 @@ def model(folder: Path, kind: str) -> Path:
 
 
 def rolled_out(
-    directory: Path, count: int = 6, runner: LanguageModel | None = None
+    directory: Path, count: int = 6, runner: LanguageModel | None = None, temperature: float = TEMPERATURE
 ) -> tuple[list[Rollout], dict[str, bytes]]:
     """What the model says of some screens; every second one follows a first step, whose screen is shown too."""
     made, pngs = samples(count)
@@ -43,7 +43,7 @@ def rolled_out(
         screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in shown]
         turns = (PastStep("Wait.", "wait()", screens[0]),) if at % 2 else ()
         chat = family.chat(Context(sample.instruction, turns, screens[-1], at))
-        (completion,) = runner.generate([chat], [at], TEMPERATURE, POLICY.max_new_tokens)
+        (completion,) = runner.generate([chat], [at], temperature, POLICY.max_new_tokens)
         said = (SAID,) * len(turns)
         rollouts.append(
             Rollout(
@@ -56,7 +56,7 @@ def rolled_out(
                 completion.text,
                 completion.token_ids,
                 completion.logprobs,
-                TEMPERATURE,
+                temperature,
                 (-1.0) ** at,
             )
         )

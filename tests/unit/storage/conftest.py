@@ -34,6 +34,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "pair_id": "p0", "trajectory_id": "t0", "step": 0, "iteration": 1, "task_id": "miniwob/a", "seed": 1,
         "kind": "parting", "chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True,
     },
+    "teacher_scores": {
+        "trajectory_id": "t0", "step": 0, "request": "a" * 64, "iteration": 1, "teacher": "big", "logprobs": [-0.5],
+        "created_at": NOON,
+    },
     "annotations": {
         "annotation_id": "a0", "trajectory_id": "t0", "step": 0, "iteration": 1, "kind": "grounding", "author": "page",
         "thought": "ok", "action": '{"type":"click","x":0.25,"y":0.75}', "before": None, "after": None,
