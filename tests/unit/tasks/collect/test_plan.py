@@ -60,3 +60,17 @@ def test_a_given_policy_acts_in_the_first_iteration_already(base: str, kinds: se
     config = begun.config.model_copy(update={"policy": begun.config.policy.model_copy(update={"base": base})})
     choose_tasks.fn(config, 0)
     assert {one.policy for one in plan(begun, 0, "policy-initial")} == kinds
+
+
+@pytest.mark.parametrize("iteration", [0, 1])
+def test_a_policy_that_learns_from_its_own_replies_rolls_out_alone_from_the_first_iteration(
+    tmp_path: Path, iteration: int
+) -> None:
+    begun = run(tmp_path, "click-target")
+    fields = begun.config.model_dump()
+    fields["train"]["method"] = "opd"
+    choose_tasks.fn(config_of(fields), iteration)
+    rows = begun.lake.rows(CurriculumChoice)
+    assert {row.task_id for row in rows} == {"fake/click-target"}
+    assert rows[0].policy_trajectories == begun.config.collect.trajectories_per_task
+    assert (rows[0].explorer_trajectories, rows[0].relay_trajectories) == (0, 0)

@@ -22,6 +22,11 @@ NOT_PPO = ("ratio=sequence", "refill=3", "entropy_share=0.5", "kl=0.1", "spread=
 WEIGHED = ("train.perception=0.2", "train.practice=0.3", "train.task_balance=0.5", "train.task_floor=0.3",
            "train.grounding_share=0.4")  # fmt: skip
 UNJUDGED = 'filter.gates=["environment","loops","verifier"]'
+ALONE = (
+    "collect.policy_share=0.25", "collect.relay_share=0.5", "collect.practice_trajectories=3",
+    "curriculum.hopeless_share=0.5", "train.learning_rate=0.01",
+)  # fmt: skip
+"""What a method does not read whose policy makes all trajectories."""
 
 
 def config(*overrides: str) -> Config:
@@ -145,6 +150,8 @@ def test_what_is_read_or_set_to_its_default_passes(overrides: list[str]) -> None
         (["train.method=rft", "curriculum.saturated=0.3"], ["curriculum.saturated"], []),
         (["train.method=rft", "curriculum.forgetting=0.3"], [], ["curriculum.forgetting"]),
         (["train.method=ct", "train.steps=7", "train.batch=8"], ["train.steps"], ["train.batch"]),
+        (["train.opd.epochs=2"], ["train.opd.epochs"], []),
+        (["train.method=opd", "train.opd.epochs=2", *ALONE], [one.partition("=")[0] for one in ALONE], ["train.opd"]),
     ],
 )
 def test_what_only_other_methods_read_may_stand_and_is_named(

@@ -57,13 +57,14 @@ def test_a_plan_says_whether_it_fits(place: Place) -> None:
     assert "end early" in does_not
 
 
-def test_what_judges_and_proposers_are_charged_is_kept_by_their_stage_and_planned_from(
+def test_what_judges_proposers_and_teachers_are_charged_is_kept_by_their_stage_and_planned_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @stage("filter")
     def asks(run: Run, iteration: int) -> StageResult:
         for who in ("judge", "reflect", "think"):
             charge(who, 1_000_000)
+        charge("train", 500_000)
         return PlainResult(text="")
 
     @stage("promote")
@@ -79,10 +80,10 @@ def test_what_judges_and_proposers_are_charged_is_kept_by_their_stage_and_planne
             one.fn(config, 0)
         asks_nobody.fn(config, 1)
         kept = result_of(run.lake, 0, "filter") or {}
-        assert kept["charged"] == {"judge": 1_000_000, "reflect": 1_000_000, "think": 1_000_000}
+        assert kept["charged"] == {"judge": 1_000_000, "reflect": 1_000_000, "think": 1_000_000, "train": 500_000}
         assert "charged" not in (result_of(run.lake, 0, "promote") or {})
         cost = spent(run.lake, budget)
-        assert (cost.tokens, cost.money) == (2_000_000, pytest.approx(6.0))  # thinkers' are rows of `thinking`
+        assert (cost.tokens, cost.money) == (2_500_000, pytest.approx(7.5))  # thinkers' are rows of `thinking`
         ahead = {row.what: row.ahead for row in account(run.lake, budget, 3)}
-        assert ahead == {"tokens": 6_000_000, "money": pytest.approx(18.0)}
+        assert ahead == {"tokens": 7_500_000, "money": pytest.approx(22.5)}
         assert exhausted(run.lake, BudgetConfig(tokens=2_000_000)) is not None

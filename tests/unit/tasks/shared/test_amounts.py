@@ -12,3 +12,5 @@ def test_practice_is_counted_as_data_and_never_as_held_out() -> None:
     assert trajectories(measured_first(config)) == 15 * 15 + 15 * 5
     grouped = load_config("miniwob", ["train.method=grpo", "train.group.groups=5"], {})
     assert collected(grouped, catalog(grouped)) == CollectedCount(5 * 4, 0)
+    distilled = load_config("miniwob", ["train.method=opd"], {})
+    assert collected(distilled, catalog(distilled)) == CollectedCount(15 * 60, 0)
