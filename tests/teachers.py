@@ -23,7 +23,7 @@ Answer = tuple[int, dict[str, Any]]
 class FakeTeacher:
     """Answers as SGLang does for a model directory; `dead_after` requests for scores, it answers 500.
 
-    Token ids of pictures in its answers are hashes, as SGLang's. With `retokenizes`, it decodes ids and encodes the
+    Token ids of pictures in its answers are 0, as SGLang's. With `retokenizes`, it decodes ids and encodes the
     text, as older releases do. `missing` log probabilities are left out of each answer.
     """
 
@@ -95,12 +95,14 @@ class FakeTeacher:
         whole, pictures = self._read(body)
         if whole is None:
             return 400, {"error": {"message": "not one place for each picture"}}
+        start = body["logprob_start_len"]
+        if start >= len(whole):
+            return 400, {"error": {"message": f"logprob_start_len={start} is higher than the number of input tokens"}}
         shares = self._shares(whole, pictures)
         logprobs = [0.0, *shares[:-1].gather(1, torch.tensor(whole)[1:, None])[:, 0].tolist()]
         mark = self._model.config.image_token_id
-        start = body["logprob_start_len"]
         entries: list[list[Any]] = [
-            [None if at == start else logprobs[at], 10**6 if token == mark else token, None]
+            [None if at == start else logprobs[at], 0 if token == mark else token, None]
             for at, token in enumerate(whole)
             if at >= start
         ]

@@ -6,8 +6,11 @@ one prefill. Servers of OpenAI's protocol, vLLM among them, take pictures only i
 SGLang up to at least 0.5 decodes the ids of a prompt with pictures and encodes the text again. A sampled reply need not
 be the tokens that its text encodes to. So every answer is compared with the tokens that were sent.
 
-Source: SGLang, `srt/managers/io_struct.py` (`GenerateReqInput`), `srt/multimodal/processors/base_processor.py`; slime
-@624b824, `--use-opd`.
+An answer has an entry for each token from `logprob_start_len` on, counted with all tokens of the pictures. The first
+has no log probability, and tokens of pictures have the id 0.
+
+Source: SGLang, `srt/managers/io_struct.py` (`GenerateReqInput`), `srt/managers/scheduler.py`
+(`_process_input_token_logprobs`), `srt/multimodal/processors/base_processor.py`; slime @624b824, `--use-opd`.
 """
 
 import base64
@@ -25,7 +28,7 @@ from models.families.processor import PromptTokens, read_processor
 from models.families.prompt import screen_turn, text_turn
 from models.families.registry import family_of
 from models.families.screen import picture_png
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, Unknown, require_address
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, Rejected, Unknown, require_address
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import DistillConfig
 from schemas.failure import FlywheelError, UsageError
@@ -73,11 +76,16 @@ class Teacher:
         """Returns the log probabilities of the reply's tokens at temperature 1; None if the server read other tokens.
 
         Raises:
-            NoAnswer: the server failed, also after repetitions.
+            NoAnswer: the server failed, also after repetitions, or rejects the request.
             FlywheelError: the server refuses the key, has no `/generate`, or gives other numbers than requested.
         """
         count = len(request.reply)
-        found = self._read(request.pictures, request.length - count - 1, input_ids=list(request.ids))
+        try:
+            found = self._read(request.pictures, request.length - count - 1, input_ids=list(request.ids))
+        except Rejected as refusal:
+            if "logprob_start_len" in refusal.answer:  # its prompt is shorter than the part before the reply
+                return None
+            raise
         if found.get("prompt_tokens", request.length) != request.length:
             return None
         entries = _entries(found)

@@ -17,7 +17,7 @@ from learning.algorithms.groups import ActingStep, replies_of, sampled_of
 from learning.data.files import Rollout, ScoredReply, write_scored
 from learning.data.sample import Screenshots
 from models.families.screen import picture_png
-from models.serving.openai import NoAnswer
+from models.serving.openai import NoAnswer, Rejected
 from models.serving.teacher import ScoreRequest, Teacher
 from schemas.config import Config
 from schemas.failure import FlywheelError
@@ -48,7 +48,7 @@ def reply_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> Training
         FlywheelError: the teacher does not answer, or its server reads other tokens than are sent. Scores so far are
             kept.
     """
-    sampled = list(_sampled(config, lake, recipe))
+    sampled = [one for one in _sampled(config, lake, recipe) if one.token_ids]
     replies = [one for one in sampled if one.temperature == 1.0]
     scores = Scoring(config, lake, recipe, replies).scores() if replies else []
     scored = [_scored(reply, found) for reply, found in zip(replies, scores, strict=True) if found]
@@ -75,12 +75,17 @@ def _scored(reply: Rollout, scores: Sequence[float]) -> ScoredReply:
 
 
 def request_of(chats: "Chats", reply: Rollout) -> ScoreRequest:
-    """Build the request for a reply, still without its pictures, from the tokens that the trainer reads."""
+    """Build the request for a reply, still without its pictures, from the tokens that the trainer reads.
+
+    A sampled token of a picture is replaced, since no picture belongs to it. So the reply counts as misread.
+    """
     ids, once, after = chats.encode(reply).ids.tolist(), list[int](), 0
     for span in chats.measure(reply).item.screens:
         once += ids[after : span.start + 1]
         after = span.start + span.tokens
-    return ScoreRequest([*once, *ids[after:], reply.token_ids[-1]], (), reply.token_ids, len(ids) + 1)
+    last = reply.token_ids[-1]
+    whole = [*once, *ids[after:], ids[-1] if last in once[-1:] else last]
+    return ScoreRequest(whole, (), reply.token_ids, len(ids) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +146,10 @@ class Scoring:
         try:
             return teacher.score(replace(asked.request, pictures=pictures)) or ()
         except NoAnswer as error:
-            hint = "Scores so far are kept: start the teacher's server, then run again."
-            return FlywheelError(f"`train.opd.url`: the teacher gave no answer: {error}.", hint)
+            fix = f"serve the teacher with a context of at least {asked.request.length} tokens"
+            fix = fix if isinstance(error, Rejected) else "start the teacher's server"
+            problem = f"`train.opd.url`: the teacher gave no answer: {error}."
+            return FlywheelError(problem, f"Scores so far are kept: {fix}, then run again.")
         except FlywheelError as error:
             return error
 

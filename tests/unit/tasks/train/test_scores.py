@@ -21,6 +21,7 @@ from models.families.screen import picture_png
 from models.random_vlm import build_random
 from models.serving.openai import NoAnswer, charged, charged_since
 from models.serving.teacher import ScoreRequest, Teacher
+from models.tiny.layout import read_config
 from schemas.config.training import DistillConfig
 from schemas.failure import FlywheelError, UsageError
 from tasks.train.scores import request_of
@@ -209,7 +210,20 @@ def test_replies_that_the_server_reads_as_other_tokens_have_no_score(folder: Pat
     fake = FakeTeacher(folder / "larger", retokenizes=True)
     (request,) = requests(folder, replies[:1])
     assert teacher(fake).score(request) is None  # random tokens are not those that their text encodes to
-    assert len(fake.scored) == 1
+    assert teacher(fake).score(replace(request, length=request.length + 99)) is None  # far longer than it is read
+    assert len(fake.scored) == 2
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_reply_with_a_token_of_a_picture_is_sent_without_it_and_has_no_score(
+    folder: Path, replies: list[Rollout], place: int
+) -> None:
+    picture = read_config(folder / "qwen3_vl")["image_token_id"]
+    tokens = list(replies[0].token_ids)
+    tokens[place] = picture
+    (request,) = requests(folder, [replace(replies[0], token_ids=tuple(tokens))])
+    assert list(request.ids).count(picture) == 1
+    assert teacher(FakeTeacher(folder / "larger")).score(request) is None
 
 
 def test_a_server_that_fails_is_asked_again_and_then_reported(folder: Path, replies: list[Rollout]) -> None:
