@@ -21,7 +21,9 @@ Answer = tuple[int, dict[str, Any]]
 
 
 class FakeTeacher:
-    """Answers as SGLang does for a model directory; `dead_after` requests for scores, it answers 500.
+    """Answers as SGLang does for a model directory.
+
+    After `dead_after` requests for scores, it answers 500, and after `misreads_after`, it reads one token less.
 
     Token ids of pictures in its answers are 0, as SGLang's. With `retokenizes`, it decodes ids and encodes the
     text, as older releases do. `missing` log probabilities are left out of each answer.
@@ -32,6 +34,7 @@ class FakeTeacher:
 
         self.name, self.retokenizes, self.missing = name, retokenizes, missing
         self.dead_after: int | None = None
+        self.misreads_after: int | None = None
         self.paths: tuple[str, ...] = ("/v1/models", "/generate")
         self.scored: list[dict[str, Any]] = []
         self.probes: list[dict[str, Any]] = []
@@ -92,6 +95,8 @@ class FakeTeacher:
         (self.probes if "text" in body else self.scored).append(body)
         if self.dead_after is not None and len(self.scored) > self.dead_after:
             return 500, {"error": {"message": "the worker died"}}
+        if "input_ids" in body and self.misreads_after is not None and len(self.scored) > self.misreads_after:
+            body = {**body, "input_ids": body["input_ids"][:-1]}
         whole, pictures = self._read(body)
         if whole is None:
             return 400, {"error": {"message": "not one place for each picture"}}

@@ -133,7 +133,7 @@ class Teacher:
             ids = [*ours[: first + 1], *ours[last:]]
             scored = self.score(ScoreRequest(ids, [picture], ours[-TAIL:], len(ours)))
         except NoAnswer as error:
-            raise FlywheelError(f"`train.opd.url`: {error}.", "See the server's log.") from None
+            raise FlywheelError(f"`train.opd.url`: {str(error).rstrip('.')}.", "See the server's log.") from None
         if scored is None:
             raise FlywheelError(
                 "`train.opd.url`: the server reads token ids with a picture as other tokens than it reads their text.",

@@ -83,8 +83,8 @@ def request_of(chats: "Chats", reply: Rollout) -> ScoreRequest:
     for span in chats.measure(reply).item.screens:
         once += ids[after : span.start + 1]
         after = span.start + span.tokens
-    last = reply.token_ids[-1]
-    whole = [*once, *ids[after:], ids[-1] if last in once[-1:] else last]
+    last, picture = reply.token_ids[-1], once[-1:]
+    whole = [*once, *ids[after:], ids[-1] if last in picture else last]
     return ScoreRequest(whole, (), reply.token_ids, len(ids) + 1)
 
 
@@ -148,7 +148,7 @@ class Scoring:
         except NoAnswer as error:
             fix = f"serve the teacher with a context of at least {asked.request.length} tokens"
             fix = fix if isinstance(error, Rejected) else "start the teacher's server"
-            problem = f"`train.opd.url`: the teacher gave no answer: {error}."
+            problem = f"`train.opd.url`: the teacher gave no answer: {str(error).rstrip('.')}."
             return FlywheelError(problem, f"Scores so far are kept: {fix}, then run again.")
         except FlywheelError as error:
             return error

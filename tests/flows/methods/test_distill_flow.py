@@ -44,14 +44,21 @@ def taught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Co
         yield config_of(fields), teacher
 
 
-def test_a_teachers_scores_are_kept_while_it_is_down_and_trained_on(taught: tuple[Config, FakeTeacher]) -> None:
+def test_a_teachers_scores_are_kept_while_it_is_down_and_trained_on(
+    taught: tuple[Config, FakeTeacher], capsys: pytest.CaptureFixture[str]
+) -> None:
     config, teacher = taught
-    teacher.dead_after = 1 + 6  # one score before the run, then two chunks
+    teacher.misreads_after = 2  # after the checks before the run and before the scores
+    with pytest.raises(FlywheelError, match=r"train\.opd\.url.*as other tokens than"):
+        flywheel(config, iterations=1)
+    assert "3 of 3 replies as other tokens than were sampled" in capsys.readouterr().err
+    lake = Lake.open(config.lake)
+    assert not lake.count("teacher_scores")
+    teacher.misreads_after, teacher.dead_after = None, len(teacher.scored) + 2 + 4  # two checks, a chunk and a reply
     with pytest.raises(FlywheelError, match=r"train\.opd\.url.*the worker died"):
         flywheel(config, iterations=1)
-    lake = Lake.open(config.lake)
     kept = lake.count("teacher_scores")
-    assert 3 <= kept <= 6
+    assert kept == 4
     teacher.dead_after, asked = None, len(teacher.scored)
     flywheel(config, iterations=1)
     scores, steps = lake.rows(TeacherScore), lake.read("steps", where={"actor": "policy"}).to_pylist()
