@@ -20,6 +20,7 @@ from curation.forms import called
 from curation.private import Secrets, placeholder, without
 from schemas.action import (
     Action,
+    CallUser,
     Finished,
     Navigate,
     ReadFile,
@@ -41,7 +42,7 @@ _PLACE = rf"[(\[]{{0,2}}{_NUMBER}(?:[\s,()\[\]]{{1,4}}{_NUMBER}){{0,7}}[)\]]{{0,
 _ARGUMENT = rf"(?:\w{{1,20}}\s?=\s?)?['\"]?(?:<[a-z_|]{{2,14}}>)?\s?{_PLACE}\s?(?:<[/a-z_|]{{2,14}}>)?['\"]?"
 COORDINATES = re.compile(
     rf"<\|?(?:bbox|box|point|box_start|point_start)\|?>\s?{_PLACE}\s?<"
-    rf"|\b(?:\w{{0,10}}[cC]lick|(?:left|right)_\w{{1,10}}|long_press|drag|scroll|swipe|tap|hover|move)\w{{0,10}}"
+    rf"|\b(?:\w{{0,10}}[cC]lick|(?:left|middle|right|mouse)_\w{{1,10}}|long_press|drag|scroll|swipe|tap|hover|move)\w{{0,10}}"
     rf"\({_ARGUMENT}(?:,\s?{_ARGUMENT}){{0,3}}"
 )
 """Text between the parentheses of an action that points, and in the tokens of boxes and points."""
@@ -135,7 +136,7 @@ class Redactor:
 
     def action(self, action: Action, secrets: Secrets) -> Action:
         """Redact an action's words: typed or written text, a command, a path, an address, a last message."""
-        if not isinstance(action, Type | Navigate | Finished | Terminal | ReadFile | WriteFile):
+        if not isinstance(action, Type | Navigate | Finished | CallUser | Terminal | ReadFile | WriteFile):
             return action
         held = action.model_dump(exclude={"type"})
         texts = {name: self.text(value, secrets, TYPED) for name, value in held.items()}

@@ -78,7 +78,7 @@ class FakeSandbox(Sandbox):
             _click(self._scene, action.x * WIDTH, action.y * HEIGHT)
         elif isinstance(action, act.Type):
             self._scene.typed += action.content if self._scene.focused else ""
-        elif not isinstance(action, act.Wait | act.Scroll | act.Drag):
+        elif not isinstance(action, act.Wait | act.Scroll | act.Drag | act.Move):
             raise ActionFailure(f"the fake environment cannot perform {action.type}")
 
     async def _stop(self) -> None:

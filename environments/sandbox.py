@@ -19,7 +19,7 @@ from typing import Any, TypeVar, final
 from common.picture import is_plain, plain
 from common.text import storable
 from environments.verifier import Verifier
-from schemas.action import TERMINAL, Action, CallUser, Finished, Type
+from schemas.action import TERMINAL, Action, CallUser, Finished, Type, seconds_of
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
@@ -103,7 +103,8 @@ class Sandbox(ABC):
             return None
         if isinstance(action, Type) and len(action.content) > MOST_TYPED:
             raise ActionFailure(f"types {len(action.content)} characters, and one action may type {MOST_TYPED}")
-        return await self._in_time(self._perform(action), action.type)
+        limit_s = self._limits.step_timeout_s + (seconds_of(action) or 0.0)
+        return await self._in_time(self._perform(action), action.type, limit_s)
 
     @final
     async def conclude(self, action: Finished | CallUser) -> None:

@@ -21,14 +21,22 @@ THOUGHTS: dict[str, str] = {
     "finished": "Done.",
     "call_user": "Ask the user.",
 }
-"""Thought by action type; a type that is not listed has no thought."""
+"""Thought by action type; each is a token of the small policy."""
+FURTHER: dict[str, str] = {
+    "move": "Point at it.",
+    "middle_single": "Middle-click it.",
+    "triple_click": "Select the line.",
+    "mouse_down": "Hold the button.",
+    "mouse_up": "Let the button go.",
+}
+"""Thoughts that are no tokens of the small policy, so that its vocabulary stays; any other type has no thought."""
 ADMITS = "Not that."
 """Beginning of a thought after an error."""
 
 
 def templated_thought(action: Action) -> str:
     """Returns the templated thought for an action."""
-    return THOUGHTS.get(action.type, "")
+    return THOUGHTS.get(action.type) or FURTHER.get(action.type, "")
 
 
 def reflective_thought(thought: str) -> str:

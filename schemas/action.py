@@ -1,7 +1,8 @@
 """Define all actions as a typed union, and their canonical JSON.
 
-The actions are the unified action space of UI-TARS (arXiv 2501.12326, Table 1), and the terminal and files of
-UI-TARS-2's GUI-SDK (arXiv 2509.02544). Coordinates are fractions of the screen in [0, 1]; the origin is the top left
+The actions are the unified action space of UI-TARS (arXiv 2501.12326, Table 1), the terminal and files of UI-TARS-2's
+GUI-SDK (arXiv 2509.02544), and the pointer's actions that models of 2026 write: moves, middle and triple clicks, a
+button that goes down and up. Coordinates are fractions of the screen in [0, 1]; the origin is the top left
 corner. The lake stores the canonical JSON. The module `models.families.dialects` defines other text forms of actions,
 called dialects.
 """
@@ -9,9 +10,19 @@ called dialects.
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+    model_validator,
+)
 
 from common.text import Storable
 from schemas.keyboard import MAX_KEYS, names_of, single, together
@@ -44,12 +55,27 @@ def _key(key: str) -> str:
 
 Fraction = Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=1.0)]
 Direction = Literal["up", "down", "left", "right"]
+Button = Literal["left", "middle", "right"]
+MAX_WAIT_S = 30.0
+"""Maximum seconds of a wait."""
+MAX_HOLD_S = 5.0
+"""Maximum seconds of a long press."""
 OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
 """Direction in which a screen scrolls, by the direction of a finger's movement."""
 
 
 class _Action(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class _Brief(_Action):
+    """An action whose JSON leaves out optional fields at their defaults, so that rows without such a field stay
+    equal."""
+
+    @model_serializer(mode="wrap")
+    def _set(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        usual = {name: field.default for name, field in type(self).model_fields.items() if name != "type"}
+        return {name: value for name, value in write(self).items() if name not in usual or value != usual[name]}
 
 
 class _Pointed(_Action):
@@ -75,10 +101,11 @@ class RightSingle(_Pointed):
     type: Literal["right_single"] = "right_single"
 
 
-class LongPress(_Pointed):
-    """A long touch (mobile)."""
+class LongPress(_Pointed, _Brief):
+    """A long touch (mobile), for a number of seconds, or as long as the environment usually holds it."""
 
     type: Literal["long_press"] = "long_press"
+    seconds: Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=MAX_HOLD_S)] | None = None
 
 
 class Scroll(_Pointed):
@@ -185,10 +212,11 @@ class WriteFile(_Action):
     content: Storable
 
 
-class Wait(_Action):
-    """A short wait."""
+class Wait(_Brief):
+    """A wait for a number of seconds, or for the environment's usual time."""
 
     type: Literal["wait"] = "wait"
+    seconds: Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=MAX_WAIT_S)] | None = None
 
 
 class Finished(_Action):
@@ -198,10 +226,67 @@ class Finished(_Action):
     content: Storable = ""
 
 
-class CallUser(_Action):
-    """The end of the trajectory: the policy asks for help by a person."""
+class CallUser(_Brief):
+    """The end of the trajectory: the policy asks for help by a person, perhaps with a question or a reason."""
 
     type: Literal["call_user"] = "call_user"
+    content: Storable = ""
+
+
+class Move(_Pointed):
+    """A move of the pointer without a click, which shows hover texts and opens menus."""
+
+    type: Literal["move"] = "move"
+
+
+class MiddleSingle(_Pointed):
+    """A middle click."""
+
+    type: Literal["middle_single"] = "middle_single"
+
+
+class TripleClick(_Pointed):
+    """A left triple click, which selects a line or a paragraph."""
+
+    type: Literal["triple_click"] = "triple_click"
+
+
+class _AtPointer(_Brief):
+    """An action at (x, y), or at the pointer if it has neither."""
+
+    x: Fraction | None = None
+    y: Fraction | None = None
+    button: Button = "left"
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.x is None) != (self.y is None):
+            raise ValueError(f"`{'x' if self.x is None else 'y'}` is missing: give both or neither")
+        return self
+
+
+class MouseDown(_AtPointer):
+    """A mouse button that goes down and stays down. The environment releases it when the trajectory ends."""
+
+    type: Literal["mouse_down"] = "mouse_down"
+
+
+class MouseUp(_AtPointer):
+    """The release of a mouse button."""
+
+    type: Literal["mouse_up"] = "mouse_up"
+
+
+class PressRecent(_Action):
+    """The button that lists the open apps (mobile)."""
+
+    type: Literal["press_recent"] = "press_recent"
+
+
+class PressMenu(_Action):
+    """The menu button (mobile)."""
+
+    type: Literal["press_menu"] = "press_menu"
 
 
 Action = Annotated[
@@ -226,7 +311,14 @@ Action = Annotated[
     | WriteFile
     | Wait
     | Finished
-    | CallUser,
+    | CallUser
+    | Move
+    | MiddleSingle
+    | TripleClick
+    | MouseDown
+    | MouseUp
+    | PressRecent
+    | PressMenu,
     Field(discriminator="type"),
 ]
 TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for kind in get_args(get_args(Action)[0])}
@@ -258,5 +350,12 @@ def action_of(fields: dict[str, object]) -> Action:
 
 
 def point_of(action: Action) -> tuple[float, float] | None:
-    """Returns the point of an action; None for an action without a point."""
-    return (action.x, action.y) if isinstance(action, _Pointed) else None
+    """Returns the point of an action; None for an action without a point, also for one at the pointer."""
+    if not isinstance(action, _Pointed | _AtPointer) or action.x is None or action.y is None:
+        return None
+    return action.x, action.y
+
+
+def seconds_of(action: Action) -> float | None:
+    """Returns the seconds that an action takes by its own argument; None without one."""
+    return action.seconds if isinstance(action, Wait | LongPress) else None

@@ -149,9 +149,12 @@ def _trajectory(item: DeskItem, mode: str, at: int, step: int, open_with: str = 
 
 
 @cache
-def action_fields() -> dict[str, list[str]]:
-    """Returns the fields of every type of action, for the editor's form."""
-    return {name: [field for field in kind.model_fields if field != "type"] for name, kind in TYPES.items()}
+def action_fields() -> dict[str, dict[str, bool]]:
+    """Returns the fields of every type of action, for the editor's form, each with whether it is required."""
+    return {
+        name: {field: about.is_required() for field, about in kind.model_fields.items() if field != "type"}
+        for name, kind in TYPES.items()
+    }
 
 
 def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from curation.converters.exchanged import OWN
+from models.families.code.arguments import written_seconds
 from models.families.code.calls import NoAction
 from models.families.code.program import OutOfScreen, Point, ToFraction, play
 from schemas.action import Action, Hotkey, Type
@@ -20,8 +21,6 @@ DIGITS = 4
 """Decimals of a coordinate, as in AgentNet and ScaleCUA."""
 Style = Literal["agentnet", "scalecua"]
 PLAIN = {
-    "wait": "wait",
-    "call_user": "call_user",
     "press_home": "navigate_home",
     "press_back": "navigate_back",
     "navigate_back": "go_backward",
@@ -60,7 +59,7 @@ def _submitted(actions: Sequence[Action]) -> Sequence[Action]:
 
 
 def pointer_after(code: str, fraction: ToFraction, pointer: Point | None) -> Point | None:
-    """Return the pointer's place after code that forms no single action, such as a triple click.
+    """Return the pointer's place after code that forms no single action, such as several presses of a key.
 
     It is None if unknown, so that no later code becomes an action at a place that the pointer has left.
 
@@ -91,21 +90,29 @@ def _agentnet(kind: str, of: Mapping[str, Any]) -> str | None:
         wheel = _call(f"pyautogui.{name}", -SCROLL if down else SCROLL)
         return f"{_call('pyautogui.moveTo', x=of['x'], y=of['y'])}\n{wheel}"
     if kind == "wait":
-        return "computer.wait()"
-    if kind == "finished":
-        return _terminate("computer.", of["content"])
-    if kind == "call_user":
-        return "computer.terminate(status='failure')"
+        return f"pyautogui.sleep({written_seconds(of['seconds'], 0)})" if of else "computer.wait()"
+    if kind in ("finished", "call_user"):
+        return _terminate("computer.", kind, of.get("content", ""))
+    if kind == "triple_click":
+        return _call("computer.tripleClick", **of)
+    if kind in ("mouse_down", "mouse_up"):
+        return _call("pyautogui.mouseDown" if kind == "mouse_down" else "pyautogui.mouseUp", **of)
     return _shared(kind, of, "pyautogui.")
 
 
 def _scalecua(kind: str, of: Mapping[str, Any]) -> str | None:
     if kind == "scroll" and of["direction"] in ("up", "down"):
         return _call("scroll", clicks=-SCROLL if of["direction"] == "down" else SCROLL, x=of["x"], y=of["y"])
-    if kind == "finished":
-        return _terminate("", of["content"])
-    if kind == "long_press":
-        return _call("long_press", **of)
+    if kind == "finished" or (kind == "call_user" and of):
+        return _terminate("", kind, of["content"])
+    if kind == "call_user":
+        return _call("call_user")
+    if kind == "triple_click":
+        return _call("click", **of, clicks=3)
+    if kind in ("long_press", "wait"):
+        named = {"seconds": "duration"} if kind == "long_press" else {}
+        held = {name: written_seconds(value, 0) if name == "seconds" else value for name, value in of.items()}
+        return _call(kind, **{named.get(name, name): value for name, value in held.items()})
     if kind in PLAIN:
         return _call(PLAIN[kind])
     if kind == "open_app":
@@ -117,9 +124,11 @@ def _scalecua(kind: str, of: Mapping[str, Any]) -> str | None:
 
 def _shared(kind: str, of: Mapping[str, Any], module: str) -> str | None:
     """Return a call that both styles have, with or without a module."""
-    names = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
+    names = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick", "move": "moveTo"}
     if kind in names:
         return _call(module + names[kind], **of)
+    if kind == "middle_single":
+        return _call(f"{module}click", **of, button="middle")
     if kind == "drag":
         end = _call(f"{module}dragTo", x=of["to_x"], y=of["to_y"], button="left")
         return f"{_call(f'{module}moveTo', x=of['x'], y=of['y'])}\n{end}"
@@ -133,5 +142,6 @@ def _shared(kind: str, of: Mapping[str, Any], module: str) -> str | None:
     return None
 
 
-def _terminate(module: str, content: str) -> str:
-    return _call(f"{module}terminate", status="success", **({"info": content} if content else {}))
+def _terminate(module: str, kind: str, content: str) -> str:
+    status = "success" if kind == "finished" else "failure"
+    return _call(f"{module}terminate", status=status, **({"info": content} if content else {}))

@@ -46,7 +46,10 @@ CONTROLS = ("point", "thought", "action", "decision", "note", "")
 """Controls of the labelling interface."""
 IMAGE = "data.image"
 FILE, CONFIG = "tasks.json", "config.xml"
-LABELS = ("click", "left_double", "right_single", "long_press", "scroll", "drag")
+LABELS = (
+    *("click", "left_double", "right_single", "long_press", "scroll", "drag"),
+    *("move", "middle_single", "triple_click", "mouse_down", "mouse_up"),
+)
 END = "drag_end"
 """Label of the point where a drag ends."""
 Word = Literal["accept", "reject", "error_step"]

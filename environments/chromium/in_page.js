@@ -93,6 +93,11 @@
     if (!draggable && !handled) event.preventDefault();
   }, true);
 
+  /* A middle click on a link would open a tab, which is not visible. */
+  listen.call(window, "auxclick", (event) => {
+    if (event.target.closest?.("a[href], area[href]")) event.preventDefault();
+  });
+
   /* Keys do not open the native pickers of dates and times (nor, by the style below, does the pointer). Screenshots do
      not show a picker, actions cannot close it, and an open one stops the whole browser from drawing. */
   const PICKED = new Set(["date", "time", "datetime-local", "month", "week", "color"]);

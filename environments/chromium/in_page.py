@@ -48,7 +48,8 @@ class InPageSandbox(BrowserSandbox):
 
     async def _react(self, action: act.Action) -> None:
         passed, self._passed_ms = self._passed_ms, 0
-        await self._advance((self.wait_ms if action.type == "wait" else self.action_ms) - passed)
+        usual_ms = self.wait_ms if action.type == "wait" else self.action_ms
+        await self._advance(max(0, self._lasts_ms(action, usual_ms) - passed))
 
 
 class InPageReward(Verifier):

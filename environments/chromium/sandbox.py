@@ -5,7 +5,7 @@ The module also translates keys to Chromium's key events.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from environments.chromium.browser import Browser
@@ -20,6 +20,8 @@ from schemas.observation import Element, Observation
 
 MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 """Bits of `Input.dispatchKeyEvent`, by the DOM's names."""
+BUTTONS: Mapping[act.Button, int] = {"left": 1, "right": 2, "middle": 4}
+"""Bits of the held buttons of `Input.dispatchMouseEvent`."""
 _TEXTS = {"Enter": "\r"}
 
 
@@ -91,12 +93,21 @@ class BrowserSandbox(Sandbox):
         self._opened: Page | None = None
         self._instruction = ""
         self._held: dict[str, int] = {}
+        self._down: list[act.Button] = []
+        """Held mouse buttons."""
+        self._pointer: tuple[float, float] | None = None
+        """Place of the pointer in fractions of the screen; None before the first action at a place."""
         self._acting = False
         """Whether an action is in progress."""
 
     @abstractmethod
     async def _react(self, action: act.Action) -> None:
         """Lets the page react to a performed action."""
+
+    def _lasts_ms(self, action: act.Action, usual_ms: int) -> int:
+        """Returns the milliseconds of the page's time that an action takes: a wait's own, else the usual ones."""
+        seconds = act.seconds_of(action)
+        return usual_ms if seconds is None else round(seconds * 1000)
 
     @property
     def _page(self) -> Page:
@@ -142,6 +153,8 @@ class BrowserSandbox(Sandbox):
             return
         for key in list(self._held):
             await self._release(act.Release(key=key))
+        for button in list(self._down):
+            await self._mouse_up(act.MouseUp(button=button))
         await self._opened.release()
 
     async def _abandon(self) -> None:
@@ -157,7 +170,12 @@ class BrowserSandbox(Sandbox):
         return {
             "click": lambda action: self._press("left", action),
             "left_double": lambda action: self._press("left", action, 2),
+            "triple_click": lambda action: self._press("left", action, 3),
             "right_single": lambda action: self._press("right", action),
+            "middle_single": lambda action: self._press("middle", action),
+            "move": lambda action: self._slide(action.x, action.y),
+            "mouse_down": self._mouse_down,
+            "mouse_up": self._mouse_up,
             "drag": self._drag,
             "scroll": self._scroll,
             "type": self._type,
@@ -174,12 +192,15 @@ class BrowserSandbox(Sandbox):
     def _mouse(self, kind: str, x: float, y: float, **more: Any) -> "asyncio.Future[dict[str, Any]]":
         width, height = self.kind.width, self.kind.height
         place = {"x": min(x * width, width - 0.5), "y": min(y * height, height - 0.5)}
+        self._pointer = x, y
+        if self._down and "buttons" not in more:
+            more |= {"button": self._down[-1], "buttons": sum(BUTTONS[one] for one in self._down), **more}
         return self._page.send("Input.dispatchMouseEvent", type=kind, **place, modifiers=self._modifiers, **more)
 
     def _key(self, key: Key, kind: str, modifiers: int) -> "asyncio.Future[dict[str, Any]]":
         return self._page.send("Input.dispatchKeyEvent", **event_of(key, kind, modifiers))
 
-    async def _press(self, button: str, action: act.Click | act.LeftDouble | act.RightSingle, times: int = 1) -> None:
+    async def _press(self, button: act.Button, action: Any, times: int = 1) -> None:
         moved = self._mouse("mouseMoved", action.x, action.y)
         clicks = [
             self._mouse(kind, action.x, action.y, button=button, clickCount=count)
@@ -189,16 +210,43 @@ class BrowserSandbox(Sandbox):
         await self._page.input([moved, *clicks])
 
     async def _drag(self, action: act.Drag) -> None:
-        left = {"button": "left", "clickCount": 1}
-        start = [self._mouse("mouseMoved", action.x, action.y), self._mouse("mousePressed", action.x, action.y, **left)]
-        await self._page.input(start)
+        await self._mouse_down(act.MouseDown(x=action.x, y=action.y))
         await self._pass_time(HELD_MS)
+        await self._slide(action.to_x, action.to_y)
+        await self._mouse_up(act.MouseUp())
+
+    async def _mouse_down(self, action: act.MouseDown) -> None:
+        x, y = self._place_of(action)
+        sent = [self._mouse("mouseMoved", x, y)] if action.x is not None else []
+        pressed = self._mouse("mousePressed", x, y, button=action.button, clickCount=1)
+        self._down = [*(one for one in self._down if one != action.button), action.button]
+        await self._page.input([*sent, pressed])
+
+    async def _mouse_up(self, action: act.MouseUp) -> None:
+        x, y = self._place_of(action)
+        if (x, y) != self._pointer:
+            await self._slide(x, y)
+        self._down = [one for one in self._down if one != action.button]
+        await self._page.input([self._mouse("mouseReleased", x, y, button=action.button, clickCount=1)])
+
+    def _place_of(self, action: act.MouseDown | act.MouseUp) -> tuple[float, float]:
+        """Returns the place of an action, or the pointer's; raises ActionFailure if there is none."""
+        if (place := act.point_of(action) or self._pointer) is None:
+            raise ActionFailure(f"{action.type} without a place, and no action has moved the pointer yet")
+        return place
+
+    async def _slide(self, x: float, y: float) -> None:
+        """Moves the pointer; in several moves while a button is held, since programs start a drag only after some."""
+        if not self._down or self._pointer is None:
+            await self._page.input([self._mouse("mouseMoved", x, y)])
+            return
+        begin = self._pointer
         for number in range(1, DRAG_MOVES + 2):
             part = min(number / DRAG_MOVES, 1.0)
-            x, y = action.x + (action.to_x - action.x) * part, action.y + (action.to_y - action.y) * part
-            await self._page.input([self._mouse("mouseMoved", x, y, button="left", buttons=1)])
+            at = begin[0] + (x - begin[0]) * part, begin[1] + (y - begin[1]) * part
+            await self._page.input([self._mouse("mouseMoved", *at)])
             await self._pass_time(MOMENT_MS)
-        await self._page.input([self._mouse("mouseReleased", action.to_x, action.to_y, **left)])
+        self._pointer = x, y
 
     async def _pass_time(self, ms: int) -> None:
         """Lets the page's time pass during a drag, for lists that start a timer at the drag's begin.

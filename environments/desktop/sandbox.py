@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 Event = list[Any]
 """`move X Y`, `button NUMBER DOWN`, `key KEYSYM DOWN`, `text CHARACTERS` or `pause SECONDS`."""
-LEFT, RIGHT = 1, 3
+LEFT, MIDDLE, RIGHT = 1, 2, 3
+BUTTONS: Mapping[act.Button, int] = {"left": LEFT, "middle": MIDDLE, "right": RIGHT}
 WHEEL = {"up": 4, "down": 5, "left": 6, "right": 7}
 NOTCHES = 5
 """Wheel notches of one scroll, as in UI-TARS's parser."""
@@ -69,6 +70,23 @@ def _pressed(action: Any, width: int, height: int, button: int, times: int = 1, 
     return [["move", *pixel(action.x, action.y, width, height)], *once * times]
 
 
+def _long_press(action: act.LongPress, width: int, height: int) -> list[Event]:
+    return _pressed(action, width, height, LEFT, held_s=LONG_S if action.seconds is None else action.seconds)
+
+
+def _moved(action: Any, width: int, height: int) -> list[Event]:
+    """Moves the pointer to the action's place, in two steps, since programs take a drag from the second move on."""
+    if (point := act.point_of(action)) is None:
+        return []
+    x, y = pixel(*point, width, height)
+    beside = x - 1 if x else x + 1
+    return [["move", beside, y], ["pause", DRAG_PAUSE_S], ["move", x, y], ["pause", DRAG_PAUSE_S]]
+
+
+def _button(action: act.MouseDown | act.MouseUp, width: int, height: int) -> list[Event]:
+    return [*_moved(action, width, height), ["button", BUTTONS[action.button], action.type == "mouse_down"]]
+
+
 def _drag(action: act.Drag, width: int, height: int) -> list[Event]:
     (x, y), (to_x, to_y) = pixel(action.x, action.y, width, height), pixel(action.to_x, action.to_y, width, height)
     made: list[Event] = [["move", x, y], ["button", LEFT, True], ["pause", DRAG_PAUSE_S]]
@@ -87,15 +105,20 @@ def _hotkey(action: act.Hotkey, width: int, height: int) -> list[Event]:
 _MADE: Mapping[str, Callable[[Any, int, int], list[Event]]] = {
     "click": partial(_pressed, button=LEFT),
     "left_double": partial(_pressed, button=LEFT, times=2),
+    "triple_click": partial(_pressed, button=LEFT, times=3),
     "right_single": partial(_pressed, button=RIGHT),
-    "long_press": partial(_pressed, button=LEFT, held_s=LONG_S),
+    "middle_single": partial(_pressed, button=MIDDLE),
+    "long_press": _long_press,
+    "move": _moved,
+    "mouse_down": _button,
+    "mouse_up": _button,
     "scroll": lambda action, *size: _pressed(action, *size, button=WHEEL[action.direction], times=NOTCHES),
     "drag": _drag,
     "type": lambda action, *size: [["text", action.content]],
     "hotkey": _hotkey,
     "press": lambda action, *size: [["key", keysym_of(key_of(action.key)), True]],
     "release": lambda action, *size: [["key", keysym_of(key_of(action.key)), False]],
-    "wait": lambda action, *size: [["pause", WAIT_S]],
+    "wait": lambda action, *size: [["pause", WAIT_S if action.seconds is None else action.seconds]],
 }
 
 

@@ -308,6 +308,7 @@ class HybridSandbox(BrowserSandbox):
         return error
 
     async def _react(self, action: act.Action) -> None:
+        await asyncio.sleep(self._lasts_ms(action, 0) / 1000)
         for event in await self._page.evaluate("world.__workspace.events()"):
             await self.workspace.do([str(part) for part in event])
         await self._show()

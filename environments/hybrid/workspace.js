@@ -23,6 +23,7 @@
     if (event.target.closest("#save")) done.push(["save", $("path").value, $("text").value]);
     if (event.target.closest("a")) event.preventDefault();
   });
+  document.addEventListener("auxclick", (event) => event.preventDefault());
   document.addEventListener("keydown", (event) => {
     const verb = enters[event.target.id];
     if (event.key !== "Enter" || !verb) return;

@@ -147,7 +147,7 @@ def written(action: dict[str, Any]) -> dict[str, Any]:
     for names, point in ((("x", "y"), action["point"]), (("to_x", "to_y"), action["to"])):
         values |= {name: min(1.0, max(0.0, float(one))) for name, one in zip(names, point, strict=True)}
     values |= {**dict.fromkeys(_FIELDS, str(action["text"])), "path": str(action.get("path", ""))}
-    return {name: values[name] for name in TYPES[kind].model_fields}
+    return {name: values[name] for name in TYPES[kind].model_fields if name in values}
 
 
 if ID not in gymnasium.registry:

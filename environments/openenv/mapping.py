@@ -120,12 +120,13 @@ def names_for(kind: str) -> frozenset[str]:
 def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
     """Returns the values for an action's template. These are the action's fields, its points in whole pixels of the
     screen (`x_px` and so on), the direction of a scroll as `across` and `down` (-1, 0 or 1), the keys of a hotkey as
-    the list `keys`, and the screen's `width` and `height`."""
-    values: dict[str, Any] = {**action.model_dump(), "width": width, "height": height}
+    the list `keys`, and the screen's `width` and `height`. An optional field without a value is None."""
+    values: dict[str, Any] = {name: getattr(action, name) for name in type(action).model_fields}
+    values |= {"width": width, "height": height}
     for name in _POINTS:
         if name in values:
             side = width if name.endswith("x") else height
-            values[f"{name}_px"] = min(int(values[name] * side), side - 1)
+            values[f"{name}_px"] = None if values[name] is None else min(int(values[name] * side), side - 1)
     if "direction" in values:
         values["across"], values["down"] = _AWAY[values["direction"]]
     if "key" in values:

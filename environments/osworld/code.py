@@ -18,6 +18,8 @@ BEFORE = "import pyautogui; import time; pyautogui.FAILSAFE = False; pyautogui.P
 NOTCHES = 5
 """Wheel notches of one scroll, as in UI-TARS's parser."""
 DRAG_S, LONG_S = 1.0, 1.0
+MOVE_S = 0.2
+"""Seconds of a move of the pointer, so that it has places between, as a drag needs."""
 _TURNED = {"down": ("scroll", -1), "up": ("scroll", 1), "left": ("hscroll", -1), "right": ("hscroll", 1)}
 
 
@@ -57,6 +59,22 @@ def _at(x: float, y: float, width: int, height: int) -> str:
 def _pointed(call: str) -> Callable[[Any, int, int], str]:
     """Makes a function that writes a call with `@` in place of the point."""
     return lambda action, width, height: call.replace("@", _at(action.x, action.y, width, height))
+
+
+def _long_press(action: act.LongPress, width: int, height: int) -> str:
+    at, held_s = _at(action.x, action.y, width, height), LONG_S if action.seconds is None else action.seconds
+    return f"pyautogui.moveTo({at}); pyautogui.mouseDown(); time.sleep({held_s}); pyautogui.mouseUp()"
+
+
+def _button(call: str) -> Callable[[Any, int, int], str]:
+    """Makes a function that writes a call for a button, at a place or at the pointer."""
+
+    def made(action: act.MouseDown | act.MouseUp, width: int, height: int) -> str:
+        point = act.point_of(action)
+        moved = f"pyautogui.moveTo({_at(*point, width, height)}, duration={MOVE_S}); " if point else ""
+        return f"{moved}pyautogui.{call}(button={action.button!r})"
+
+    return made
 
 
 def _scroll(action: act.Scroll, width: int, height: int) -> str:
@@ -103,7 +121,12 @@ _MADE: Mapping[str, Callable[[Any, int, int], str]] = {
     "click": _pointed("pyautogui.click(@, button='left')"),
     "left_double": _pointed("pyautogui.doubleClick(@)"),
     "right_single": _pointed("pyautogui.click(@, button='right')"),
-    "long_press": _pointed(f"pyautogui.moveTo(@); pyautogui.mouseDown(); time.sleep({LONG_S}); pyautogui.mouseUp()"),
+    "triple_click": _pointed("pyautogui.tripleClick(@)"),
+    "middle_single": _pointed("pyautogui.click(@, button='middle')"),
+    "long_press": _long_press,
+    "move": _pointed(f"pyautogui.moveTo(@, duration={MOVE_S})"),
+    "mouse_down": _button("mouseDown"),
+    "mouse_up": _button("mouseUp"),
     "scroll": _scroll,
     "drag": _drag,
     "hotkey": lambda action, width, height: _hotkey(action.key),

@@ -24,7 +24,7 @@ from environments.osworld.scores import SCORES
 from environments.osworld.tasks import Metric, TaskFiles, VmTask, read, read_tasks, take, words_of
 from environments.sandbox import Sandbox
 from environments.verifier import OwnOutcome
-from schemas.action import Action, CallUser, Finished
+from schemas.action import Action, CallUser, Finished, MouseDown, MouseUp, Press, Release
 from schemas.config.section import Count, Positive
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError, Probe, SandboxFailure, TrajectoryFailure
@@ -114,6 +114,8 @@ class OsworldSandbox(Sandbox):
         self._vm = VmClient(url, token, config.step_timeout_s)
         self._size = (0, 0)
         self._gave_up = False
+        self._held: list[Action] = []
+        """Releases of the keys and buttons that are held."""
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._task = self._tasks[task.template]
@@ -169,10 +171,12 @@ class OsworldSandbox(Sandbox):
 
     async def _perform(self, action: Action) -> str | None:
         if action.type == "wait":
-            await asyncio.sleep(self._config.wait_s)
+            await asyncio.sleep(self._config.wait_s if action.seconds is None else action.seconds)
             return None
         code = code_of(action, self._size[0], self._size[1], self._config.paste)
         answer = await self._vm.execute([self._config.python, "-c", code])
+        if isinstance(action, Press | MouseDown):
+            self._held.append(Release(key=action.key) if isinstance(action, Press) else MouseUp(button=action.button))
         await asyncio.sleep(self._config.pause_s)
         if answer.get("returncode") in (0, None):
             return None
@@ -208,7 +212,13 @@ class OsworldSandbox(Sandbox):
             ) from error
 
     async def _stop(self) -> None:
-        await self._vm.close()
+        try:
+            if self._config.reset == "none":  # the next trajectory begins on this machine as it is
+                for one in dict.fromkeys(self._held):
+                    code = code_of(one, self._size[0], self._size[1])
+                    await self._vm.execute([self._config.python, "-c", code])
+        finally:
+            await self._vm.close()
 
 
 class OsworldReward(OwnOutcome):

@@ -135,7 +135,7 @@ class DrawnSiteSandbox(SiteSandbox):
         elif isinstance(action, act.Type) and self._focused:
             field = self._focused[1]
             self._state = changed(self._state, ("input", field, f"{self._state[field]}{action.content}"))
-        elif not isinstance(action, act.Wait | act.Scroll | act.Drag | act.Hotkey | act.Type):
+        elif not isinstance(action, act.Wait | act.Scroll | act.Drag | act.Move | act.Hotkey | act.Type):
             raise ActionFailure(f"the drawn site cannot perform {action.type}")
 
     async def _stop(self) -> None:

@@ -12,6 +12,7 @@
     event.preventDefault();
     done.push(doOf(node));
   });
+  document.addEventListener("auxclick", (event) => event.preventDefault());
   document.addEventListener("input", (event) => done.push([...doOf(event.target), event.target.value]));
   window.addEventListener("dragstart", (event) => event.preventDefault(), true);
 

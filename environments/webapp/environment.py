@@ -169,7 +169,7 @@ class WebAppSandbox(BrowserSandbox):
             _, self._initial = await self._place.states(self._sid)
 
     async def _react(self, action: act.Action) -> None:
-        await self.web.settle(WAIT_MS if action.type == "wait" else ACTION_MS)
+        await self.web.settle(self._lasts_ms(action, WAIT_MS if action.type == "wait" else ACTION_MS))
 
     async def _stop(self) -> None:
         await super()._stop()

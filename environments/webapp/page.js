@@ -86,5 +86,6 @@
     if (!link.href.startsWith("javascript:") && elsewhere(link.href)) event.preventDefault();
     link.removeAttribute("target");
   });
+  addEventListener("auxclick", (event) => { if (event.button === 1) event.target.closest?.("a[href], area[href]")?.click(); });
   addEventListener("submit", (event) => { if (elsewhere(event.target.action)) event.preventDefault(); });
 })();

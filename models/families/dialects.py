@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from common.text import storable
 from models.completion import Completion
+from models.families.code.arguments import written_seconds
 from models.families.reading import WIDE, ParsedReply, Sides, read_text
 from models.families.thinking import between, read_reply, readable
 from schemas.action import Action
@@ -48,7 +49,11 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
             x, y = (round(place * side / grid) * grid for place, side in zip((x, y), sides, strict=True))
             key = box if dialect != "point" else "start_point" if action.type == "drag" and not prefix else point
             arguments.append(f"{key}='{_point(x, y, dialect)}'")
-    arguments += [f"{key}='{_escape(value)}'" for key, value in fields.items() if value or action.type != "finished"]
+    for key, value in fields.items():
+        if isinstance(value, str) and (value or action.type != "finished"):
+            arguments.append(f"{key}='{_escape(value)}'")
+        elif not isinstance(value, str):
+            arguments.append(f"{key}={written_seconds(value, 0)}")
     return f"{action.type}({', '.join(arguments)})"
 
 

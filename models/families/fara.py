@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote_plus
 
 from models.completion import Completion
-from models.families.code.arguments import Arguments, is_success, keys_of
+from models.families.code.arguments import Arguments, is_success, keys_of, written_seconds
 from models.families.family import QWEN25
 from models.families.outside import unmarked
 from models.families.prompt import Message, screen_part, text_part, text_turn
@@ -20,7 +20,7 @@ from models.families.qwen import QwenFamily
 from models.families.reading import Sides
 from models.families.screen import Size
 from models.families.template import filled, template
-from models.families.tools import Tool, flat, in_json, units
+from models.families.tools import Tool, asking, flat, in_json, units
 from models.policy import Context
 from schemas.action import (
     Action,
@@ -29,10 +29,12 @@ from schemas.action import (
     Finished,
     Hotkey,
     LeftDouble,
+    Move,
     Navigate,
     NavigateBack,
     RightSingle,
     Scroll,
+    TripleClick,
     Type,
     Wait,
 )
@@ -41,7 +43,9 @@ from schemas.keyboard import dom_names, together_in, usual
 
 NEXT = "Here is the next screenshot. Think about what to do next."
 QUESTION = "How should I go on?"
-"""Question of a step that calls a person, whose words no action has."""
+"""Question of a step that calls a person without words."""
+SECONDS = 3
+"""Seconds of a written wait that has none; its clients' default."""
 SCROLL = 500
 """Distance of each written scroll: thousandths of the screen for Fara1.5; Fara-7B always scrolls a page."""
 _SEARCH = "https://www.bing.com/search?q={}&FORM=QBLH"
@@ -60,6 +64,12 @@ def _press(given: Arguments, _: Sides) -> list[Action]:
     return [Hotkey(key=usual(together_in(map(str, flat(keys_of(given))))))]
 
 
+def _ask(given: Arguments, _: Sides) -> list[Action]:
+    """Converts a question for a person; the question of a call without words has none."""
+    asked = asking(given, "question")
+    return [CallUser() if asked == CallUser(content=QUESTION) else asked]
+
+
 def _search(given: Arguments, _: Sides) -> list[Action]:
     return [Navigate(content=_SEARCH.format(quote_plus(given.text("query"))))]
 
@@ -74,7 +84,7 @@ def _terminate(given: Arguments, _: Sides) -> list[Action]:
             raise
         succeeded = True  # the client reads no status
     if not succeeded:
-        return [CallUser()]
+        return [asking(given, "answer")]
     if not answered:
         if not stated:
             raise ValueError("`answer` is missing")
@@ -102,12 +112,12 @@ TOOL_7B = Tool(
 TOOL_15 = Tool(
     names=("computer_use",),
     aliases=_ALIASES,
-    refused=frozenset(("triple_click",)),
+    triples=True,
     others={
         "key": _press,
         "visit_url": _visit,
         "web_search": _search,
-        "ask_user_question": lambda given, sides: [CallUser()],
+        "ask_user_question": _ask,
         "terminate": _terminate,
     },
 )
@@ -149,9 +159,11 @@ class Fara7Family(QwenFamily):
             UsageError: the tool has no such action.
         """
         made = self._call(action, self.sides(screen))
-        if made is None or (isinstance(action, Finished) and action.content and "answer" not in made):
+        worded = {Finished: "answer", CallUser: "question"}.get(type(action), "")
+        if made is None or (isinstance(action, Finished | CallUser) and action.content and worded not in made):
+            words = f" with {'an answer' if isinstance(action, Finished) else 'a question'}" if made else ""
             raise UsageError(
-                f"{self.kind} has no action for {action.type}{' with an answer' if made else ''}.",
+                f"{self.kind} has no action for {action.type}{words}.",
                 "Leave the step out, or take another `policy.family`.",
             )
         return in_json(self.tool, made)
@@ -180,18 +192,19 @@ class Fara7Family(QwenFamily):
 
     def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
         """Lists the arguments of the call for an action; None if there is none."""
-        if isinstance(action, Click):
-            return {"action": "left_click", "coordinate": units(action.x, action.y, sides)}
+        if isinstance(action, Click | Move):
+            name = "left_click" if isinstance(action, Click) else "mouse_move"
+            return {"action": name, "coordinate": units(action.x, action.y, sides)}
         if isinstance(action, Scroll) and action.direction in ("up", "down"):
             pixels = SCROLL if action.direction == "up" else -SCROLL
             return {"action": "scroll", "coordinate": units(action.x, action.y, sides), "pixels": pixels}
         if isinstance(action, Type):
             return self._typed(action.content)
         if isinstance(action, CallUser):
-            return self._called_user()
+            return self._called_user(action.content)
         made: dict[type, Callable[[Any], dict[str, Any]]] = {
             Hotkey: lambda one: {"action": "key", "keys": dom_names(one.key)},
-            Wait: lambda one: {"action": "wait", "time": 3},
+            Wait: lambda one: {"action": "wait", "time": written_seconds(one.seconds, SECONDS)},
             Navigate: lambda one: {"action": "visit_url", "url": one.content},
             NavigateBack: lambda one: {"action": "history_back"},
             Finished: lambda one: self._done(one.content),
@@ -202,7 +215,7 @@ class Fara7Family(QwenFamily):
         entered = content.endswith("\n") and not content.endswith("\n\n")
         return {"action": "type", "text": content.removesuffix("\n") if entered else content, "press_enter": entered}
 
-    def _called_user(self) -> dict[str, Any]:
+    def _called_user(self, content: str) -> dict[str, Any]:
         return {"action": "terminate", "status": "failure"}
 
     def _done(self, content: str) -> dict[str, Any]:
@@ -226,8 +239,8 @@ class Fara15Family(Fara7Family):
     kind = "fara-1.5"
 
     def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
-        if isinstance(action, LeftDouble | RightSingle):
-            name = "double_click" if isinstance(action, LeftDouble) else "right_click"
+        if isinstance(action, LeftDouble | TripleClick | RightSingle):
+            name = {"left_double": "double_click", "right_single": "right_click"}.get(action.type, action.type)
             return {"action": name, "coordinate": units(action.x, action.y, sides)}
         if isinstance(action, Scroll) and action.direction in ("left", "right"):
             pixels = SCROLL if action.direction == "right" else -SCROLL
@@ -237,8 +250,8 @@ class Fara15Family(Fara7Family):
     def _typed(self, content: str) -> dict[str, Any]:
         return {"action": "type", "text": content}
 
-    def _called_user(self) -> dict[str, Any]:
-        return {"action": "ask_user_question", "question": QUESTION}
+    def _called_user(self, content: str) -> dict[str, Any]:
+        return {"action": "ask_user_question", "question": content or QUESTION}
 
     def _done(self, content: str) -> dict[str, Any]:
         return {"action": "terminate", "answer": content}

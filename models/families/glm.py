@@ -23,15 +23,19 @@ from models.policy import Context
 from schemas.action import (
     OPPOSITE,
     Action,
+    CallUser,
     Click,
     Drag,
     Finished,
     Hotkey,
     LeftDouble,
     LongPress,
+    MiddleSingle,
+    Move,
     OpenApp,
     RightSingle,
     Scroll,
+    Wait,
     action_of,
 )
 from schemas.action import Type as TypeText
@@ -50,7 +54,8 @@ _CALL = re.compile(
     r"\b(?:left|right|middle)_click\(|\b(?:left_double_click|left_drag|hover|key|type|scroll|WAIT|DONE|FAIL)\("
 )
 _DESKTOP = {
-    "left_click": "click", "right_click": "right_single", "left_double_click": "left_double", "left_drag": "drag",
+    "left_click": "click", "right_click": "right_single", "middle_click": "middle_single", "hover": "move",
+    "left_double_click": "left_double", "left_drag": "drag",
     "key": "hotkey", "WAIT": "wait", "DONE": "finished", "FAIL": "call_user",
 }  # fmt: skip
 _MOBILE = {"keyboard_enter": "press_enter", "navigate_home": "press_home", "navigate_back": "press_back"}
@@ -275,14 +280,14 @@ def _json(action: Action) -> str | None:
     elif action.type == "finished":
         done = {"action_type": "status", "goal_status": "complete"}
         fields = {"action_type": "answer", "text": action.content} if action.content else done
-    elif action.type == "call_user":
+    elif action == CallUser():  # its prompt has no words for a person
         fields = {"action_type": "status", "goal_status": "infeasible"}
     return None if fields is None else json.dumps(fields, ensure_ascii=False)
 
 
 def _call(action: Action) -> str | None:
     names = {action_name: name for name, action_name in _DESKTOP.items()}
-    if isinstance(action, Click | LeftDouble | RightSingle | Drag | Scroll | TypeText) or (
+    if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | Move | Drag | Scroll | TypeText) or (
         isinstance(action, Finished) and action.content  # the prompt's DONE has no argument
     ):
         written = format_action(action)
@@ -291,4 +296,5 @@ def _call(action: Action) -> str | None:
         return written.replace(action.type, names.get(action.type, action.type), 1)
     if isinstance(action, Hotkey):
         return f"key(keys='{action.key.replace(' ', '+')}')"
-    return f"{names[action.type]}()" if action.type in ("wait", "finished", "call_user") else None
+    plain = isinstance(action, Wait | Finished) or action == CallUser()
+    return f"{names[action.type]}()" if plain else None

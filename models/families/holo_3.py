@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant, presses
+from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant, presses, written_seconds
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part, text_turn
 from models.families.reading import WIDE, ParsedReply, Sides, is_true, place_in, typing, without_opening
@@ -48,7 +48,9 @@ SCHEMA = "holo-3-schema.json"
 NOTCHES = 5
 """Notches of each written scroll."""
 WAIT_S = 5
-"""Seconds of each written wait; its readers' default."""
+"""Seconds of a written wait that has none; its readers' default."""
+LEAST_S = 1
+"""Minimum seconds of a wait in the prompt."""
 MAX_CALLS = 16
 """Maximum function calls of a reply that are read."""
 _DECODER = json.JSONDecoder(strict=False)
@@ -227,7 +229,7 @@ def _actions(given: Arguments, sides: Sides) -> list[Action]:
         key = single(given.text("key"))
         return [Press(key=key) if name == "key_down" else Release(key=key)]
     if name == "wait":
-        return [Wait()]
+        return meant(Wait(), given)
     if name == "answer":
         return [action_of({"type": "finished", "content": given.text("content")})]
     raise ValueError(f"not supported: {name}")
@@ -274,7 +276,7 @@ def _called(action: Action, sides: Sides) -> dict[str, Any]:
         name = "key_down" if isinstance(action, Press) else "key_up"
         return {"tool_name": name, "key": pyautogui_name(action.key)}
     if isinstance(action, Wait):
-        return {"tool_name": "wait", "duration": WAIT_S}
+        return {"tool_name": "wait", "duration": max(LEAST_S, written_seconds(action.seconds, WAIT_S))}
     if isinstance(action, Finished):
         return {"tool_name": "answer", "content": action.content}
     raise UsageError(f"holo-3 has no tool for {action.type}.", "Take another `policy.family`.")

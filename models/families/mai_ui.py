@@ -34,6 +34,7 @@ from schemas.action import (
     PressBack,
     PressEnter,
     PressHome,
+    PressMenu,
     Scroll,
     Type,
     Wait,
@@ -161,11 +162,11 @@ def _call(action: Action, sides: Sides) -> dict[str, Any] | None:
         return {"action": "type", "text": action.content}
     if isinstance(action, OpenApp):
         return {"action": "open", "text": action.app_name}
-    if isinstance(action, PressBack | PressHome | PressEnter):
+    if isinstance(action, PressBack | PressHome | PressEnter | PressMenu):
         return {"action": "system_button", "button": action.type.removeprefix("press_")}
     if isinstance(action, Finished) and action.content:
         return {"action": "answer", "text": action.content}
-    if isinstance(action, Finished | CallUser):
+    if isinstance(action, Finished | CallUser) and not action.content:
         return {"action": "terminate", "status": "success" if isinstance(action, Finished) else "fail"}
     return {"action": "wait"} if isinstance(action, Wait) else None
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
+from models.families.code.arguments import written_seconds
 from models.families.code.program import play
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
@@ -22,7 +23,7 @@ from models.families.template import template
 from models.families.thinking import between, readable
 from models.policy import Context
 from models.thoughts import templated_thought
-from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, point_of
+from schemas.action import Action, CallUser, Drag, Finished, MouseDown, MouseUp, Press, Release, Wait, point_of
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation
@@ -35,7 +36,10 @@ _FENCE = re.compile(r"```[ \t]*(?:python|py|code)?\b", re.IGNORECASE)
 _FIRST = re.compile(r"^[ \t]*(?:(?:pyautogui|computer)\.\w+\(|(?:WAIT|DONE|FAIL)[ \t]*$)", re.MULTILINE)
 _STEP = re.compile(r"^[ \t]*+(?:#{1,3}|\*\*)[ \t]*+Step[ \t]++\d++[:：*\s]*?$", re.MULTILINE | re.IGNORECASE)
 """Heading of a step, as in the prompt's history; models also write it."""
-_NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
+_NAMES = {
+    "click": "pyautogui.click", "left_double": "pyautogui.doubleClick", "right_single": "pyautogui.rightClick",
+    "middle_single": "pyautogui.middleClick", "triple_click": "computer.triple_click", "move": "pyautogui.moveTo",
+}  # fmt: skip
 
 
 class OpenCuaFamily(ModelFamily):
@@ -191,7 +195,10 @@ def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
 
     point = point_of(action)
     if action.type in _NAMES and point:
-        return [f"pyautogui.{_NAMES[action.type]}({at(*point)})"]
+        return [f"{_NAMES[action.type]}({at(*point)})"]
+    if isinstance(action, MouseDown | MouseUp):
+        place = f"{at(*point)}, " if point else ""
+        return [f"pyautogui.mouse{'Down' if action.type == 'mouse_down' else 'Up'}({place}button={action.button!r})"]
     if isinstance(action, Drag):
         end = at(action.to_x, action.to_y)
         return [f"pyautogui.moveTo({at(action.x, action.y)})", f"pyautogui.dragTo({end}, button='left')"]
@@ -207,9 +214,10 @@ def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
     if isinstance(action, Press | Release):
         return [f"pyautogui.key{'Down' if action.type == 'press' else 'Up'}({pyautogui_name(action.key)!r})"]
     if isinstance(action, Wait):
-        return ["computer.wait()"]
-    if isinstance(action, Finished):  # AgentNet's records have `answer`; the prompt does not
-        return [f"computer.terminate(status='success'{f', answer={action.content!r}' if action.content else ''})"]
-    if isinstance(action, CallUser):
-        return ["computer.terminate(status='failure')"]
+        return [
+            "computer.wait()" if action.seconds is None else f"pyautogui.sleep({written_seconds(action.seconds, 0)})"
+        ]
+    if isinstance(action, Finished | CallUser):  # AgentNet's records have `answer`; the prompt does not
+        status = "success" if isinstance(action, Finished) else "failure"
+        return [f"computer.terminate(status={status!r}{f', answer={action.content!r}' if action.content else ''})"]
     raise UsageError(f"PyAutoGUI has no {action.type}, so opencua cannot write it.", "Take another `policy.family`.")

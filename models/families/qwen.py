@@ -25,7 +25,7 @@ from models.families.template import filled, template
 from models.families.thinking import between, readable
 from models.families.tools import Tool, in_json, read_calls, write_calls
 from models.policy import Context
-from schemas.action import Action, Press, Release
+from schemas.action import Action, CallUser, Press, Release
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name
@@ -97,7 +97,7 @@ class QwenFamily(ModelFamily):
             UsageError: the tool has no such action.
         """
         try:
-            return write_calls(action, self.tool, self.sides(screen))
+            return write_calls(action, self.tool, self.sides(screen), self.spec)
         except ValueError as error:
             raise UsageError(
                 f"`policy.template` is {self.template}: {error}.",
@@ -169,7 +169,7 @@ class EvoCuaFamily(Qwen3Family):
     counts = "999ths"
     templates = ("computer",)
     max_new_tokens = 32_768
-    spec = Tool(refused=frozenset(("triple_click",)))
+    spec = Tool(triples=True)
 
     def write(self, action: Action, screen: Size) -> str:
         """Writes the action as calls of its tool, which also holds and releases keys.
@@ -197,7 +197,7 @@ TOOL = Tool(
         "stop": "terminate",
         "done": "terminate",
     },
-    refused=frozenset(("triple_click",)),
+    triples=True,
 )
 """Actions, with the other names that its clients perform (`run_gui_owl_1_5_for_pc.py`, `_for_mobile.py`)."""
 
@@ -212,6 +212,16 @@ class GuiOwlFamily(QwenFamily):
     max_new_tokens = 4096
     label = "Action: "
     spec = TOOL
+
+    def write(self, action: Action, screen: Size) -> str:
+        """Writes the action as calls of its tool; words for a person are a call of `interact`.
+
+        Raises:
+            UsageError: the tool has no such action.
+        """
+        if isinstance(action, CallUser) and action.content:
+            return in_json(self.tool, {"action": "interact", "text": action.content})
+        return super().write(action, screen)
 
     def _asked(self, text: str, screens: Sequence[Observation]) -> Message:
         shown = [screen_part(screen, self.limits) for screen in screens]

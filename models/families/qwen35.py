@@ -32,6 +32,7 @@ from models.families.tools import (
     Tool,
     Written,
     arguments_of,
+    held_button,
     no_tool,
     perform,
     read_calls,
@@ -40,7 +41,7 @@ from models.families.tools import (
 )
 from models.families.xml import QWEN
 from models.policy import Context
-from schemas.action import Action, CallUser, Finished, Press, Release, Scroll, Wait
+from schemas.action import Action, CallUser, Finished, MouseDown, MouseUp, Press, Release, Scroll, Wait
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name
 from schemas.observation import PastStep
@@ -119,11 +120,8 @@ BASE = Tool(names=("computer_use", "mobile_use"), value=_value)
 """Actions of Qwen3.5."""
 INTERNAL = replace(
     BASE,
-    refused=frozenset(("triple_click",)),
-    others={
-        "screenshot": lambda given, sides: [Wait()],
-        "call_user": lambda given, sides: [CallUser()],
-    },
+    triples=True,
+    others={"screenshot": lambda given, sides: [Wait()]},
 )
 """Actions of Qwen3.6 and its successors."""
 
@@ -197,14 +195,18 @@ class Qwen35Family(QwenFamily):
 
     def _arguments(self, action: Action) -> list[dict[str, Any]]:
         if self.tool == "mobile_use":
-            return arguments_of(action, self.tool, GRID)
+            return arguments_of(action, self.tool, GRID, self.spec)
         if isinstance(action, Scroll):  # a scroll is where the pointer is
-            scroll = arguments_of(action, self.tool, GRID)[0]
+            scroll = arguments_of(action, self.tool, GRID, self.spec)[0]
             return [{"action": "mouse_move", "coordinate": scroll.pop("coordinate")}, scroll]
         if isinstance(action, Press | Release) and self.spec is INTERNAL:
             name = "key_down" if isinstance(action, Press) else "key_up"
             return [{"action": name, "keys": [pyautogui_name(action.key)]}]
-        return arguments_of(action, self.tool, GRID)
+        if isinstance(action, MouseDown | MouseUp) and self.spec is INTERNAL:
+            return [held_button(action, GRID)]
+        if isinstance(action, CallUser) and action.content and self.spec is INTERNAL:
+            return [{"action": "call_user", "text": action.content}]
+        return arguments_of(action, self.tool, GRID, self.spec)
 
     def _reply(self, thought: str, written: str) -> str:
         if not thought:

@@ -43,7 +43,10 @@ _LISTED = rf"\[\s*+(?:{_QUOTED})(?:\s*+,\s*+(?:{_QUOTED}))*+\s*+,?\s*+\]"
 _BARE = r"-?\d+(?:\.\d+)?|[Tt]rue|[Ff]alse|None|null"
 _VALUE = rf"(?:{_QUOTED}|{_PLACE}|{_LISTED}|{_BARE})"
 _ARGUMENT = re.compile(rf"(\w+)\s*=\s*({_VALUE})\s*(?:,\s*|(?=\))|\Z)", re.DOTALL)
-_NAMES = {"left_single": "click", "select": "drag", "swipe": "drag", "keydown": "press", "keyup": "release"}
+_NAMES = {
+    "left_single": "click", "select": "drag", "swipe": "drag", "keydown": "press", "keyup": "release",
+    "move_to": "move",
+}  # fmt: skip
 """Actions by the other names that the public parsers use."""
 _CALLED = rf"(\w+(?=\()|(?:{'|'.join((*TYPES, *_NAMES))})(?=[ \t]{{1,4}}\(\s*(?:\w+\s*=|\))))[ \t]{{0,4}}\("
 """A name and the bracket behind it, after a blank only if an action has the name and its arguments are named; `page
@@ -339,7 +342,7 @@ def _actions(call: NamedCall, sides: Sides) -> tuple[list[Action], list[str]]:
         before, fields["content"] = typing(fields.get("content"), place, enter, clear)
         after |= {*ENTERS, *CLEARS}
     kind = TYPES.get(str(fields["type"]))
-    known = {*kind.model_fields, *(after if name == "type" else ())} if kind else fields.keys()
+    known = {*kind.model_fields, *(after if name == "type" else ())} - {"seconds"} if kind else fields.keys()
     left = [key for key, names in named.items() if not known & {*names} and fields.keys() & {*names}]
     for key in left:
         for one in named[key]:

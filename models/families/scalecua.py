@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from models.families.code.arguments import written_seconds
 from models.families.family import ModelFamily
 from models.families.opencua import CLICKS, read_program
 from models.families.outside import SELECTOR
@@ -32,6 +33,8 @@ from schemas.action import (
     Hotkey,
     LeftDouble,
     LongPress,
+    MiddleSingle,
+    Move,
     OpenApp,
     Press,
     PressBack,
@@ -39,6 +42,7 @@ from schemas.action import (
     Release,
     RightSingle,
     Scroll,
+    TripleClick,
     Type,
     Wait,
 )
@@ -46,11 +50,17 @@ from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation
 
+SECONDS = 3
+"""Seconds of a written wait that has none; its prompt's default."""
 PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phone & Tablet"}
 _OPENED = {name: re.compile(f"<{name}>") for name in ("operation", "action")}
 _TAG = re.compile(rf"<{SELECTOR}?([^\s<>]{{1,80}})>")
 _AIMED = Click | LeftDouble | RightSingle | Drag
-_CLICKS = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
+_CLICKS = {
+    "click": ("click", ""), "left_double": ("doubleClick", ""), "right_single": ("rightClick", ""),
+    "middle_single": ("click", ", button='middle'"), "triple_click": ("click", ", clicks=3"), "move": ("moveTo", ""),
+}  # fmt: skip
+"""Function of a call and its further arguments, by type of action."""
 
 At = Callable[[float, float], tuple[float, float]]
 """Converts fractions of the screen to the family's units, as they are written."""
@@ -209,9 +219,10 @@ def _screens_message(screens: Sequence[Observation], text: str, limits: ImageLim
 
 
 def _desktop(action: Action, at: At) -> str | None:
-    if isinstance(action, Click | LeftDouble | RightSingle):
+    if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | TripleClick | Move):
         x, y = at(action.x, action.y)
-        return f"{_CLICKS[action.type]}(x={x}, y={y})"
+        name, more = _CLICKS[action.type]
+        return f"{name}(x={x}, y={y}{more})"
     if isinstance(action, Drag):
         (x, y), (to_x, to_y) = at(action.x, action.y), at(action.to_x, action.to_y)
         return f"moveTo(x={x}, y={y})\ndragTo(x={to_x}, y={to_y}, button='left')"
@@ -229,7 +240,9 @@ def _desktop(action: Action, at: At) -> str | None:
 def _mobile(action: Action, at: At) -> str | None:
     if isinstance(action, Click | LongPress):
         x, y = at(action.x, action.y)
-        return f"{action.type}(x={x}, y={y})"
+        seconds = action.seconds if isinstance(action, LongPress) else None
+        held = "" if seconds is None else f", duration={written_seconds(seconds, 0)}"
+        return f"{action.type}(x={x}, y={y}{held})"
     if isinstance(action, Drag):
         start, end = at(action.x, action.y), at(action.to_x, action.to_y)
         return f"swipe(from_coord={list(start)}, to_coord={list(end)})"
@@ -247,9 +260,9 @@ def _either(action: Action) -> str | None:
     if isinstance(action, Type):
         return f"write(message={action.content!r})"
     if isinstance(action, Wait):
-        return "wait(seconds=3)"
+        return f"wait(seconds={written_seconds(action.seconds, SECONDS)})"
     if isinstance(action, CallUser):
-        return "call_user()"
+        return f"terminate(status='failure', info={action.content!r})" if action.content else "call_user()"
     if isinstance(action, Finished):
         return f"terminate(status='success'{f', info={action.content!r}' if action.content else ''})"
     return None

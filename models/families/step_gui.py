@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.families.code.arguments import Arguments, meant
+from models.families.code.arguments import Arguments, meant, seconds_of, written_seconds
 from models.families.dialects import THOUSANDTHS
 from models.families.family import ModelFamily
 from models.families.outside import unmarked
@@ -27,6 +27,7 @@ from models.families.thinking import between, readable
 from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import (
+    MAX_WAIT_S,
     Action,
     CallUser,
     Click,
@@ -44,6 +45,8 @@ from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
 from schemas.problem import named_problem
 
+SECONDS = 2
+"""Seconds of a written wait that has none."""
 NO_HISTORY = "暂无历史操作"
 """Published text of a prompt without past steps."""
 _NAMES = "explain|action|summary|value|return|point[12]?"
@@ -197,13 +200,13 @@ def _actions(given: Arguments, after: list[str]) -> list[Action]:
         return [OpenApp(app_name=given.text("value"))]
     if name == "COMPLETE":
         return [Finished(content=given.take("return", "value") or "")]
-    others: dict[str, Action] = {
-        "WAIT": Wait(), "INFO": CallUser(), "ABORT": CallUser(), "BACK": PressBack(), "HOME": PressHome()
-    }  # fmt: skip
-    if name not in others:
+    if name in ("INFO", "ABORT"):
+        return [CallUser(content=given.take("value") or "")]
+    others: dict[str, Action] = {"BACK": PressBack(), "HOME": PressHome()}
+    if name not in (*others, "WAIT"):
         raise ValueError(f"there is no action for {name[:40]!r}" if name else "no action")
     given.look("value", "")
-    return [others[name]]
+    return [others.get(name) or Wait(seconds=seconds_of(given, MAX_WAIT_S, "value"))]
 
 
 def _place(given: Arguments, name: str, after: list[str]) -> tuple[float, float]:
@@ -229,8 +232,9 @@ def _written(action: Action) -> str | None:
         return f"AWAKE\tvalue:{action.app_name}"
     if isinstance(action, Finished):
         return f"COMPLETE\treturn:{action.content}"
-    plain = {"wait": "WAIT\tvalue:2", "call_user": "ABORT\tvalue:"}
-    return plain.get(action.type)
+    if isinstance(action, CallUser):
+        return f"INFO\tvalue:{action.content}" if action.content else "ABORT\tvalue:"
+    return f"WAIT\tvalue:{written_seconds(action.seconds, SECONDS)}" if isinstance(action, Wait) else None
 
 
 def _point(x: float, y: float) -> str:

@@ -2,10 +2,11 @@
 
 The two action spaces differ as follows. A drag is two calls of `computer_use`: `mouse_move` to its start and
 `left_click_drag` to its end. A scroll has a fixed number of pixels, positive for up. Three clicks become a double
-click, as in Qwen's own tool. `terminate` with failure becomes a call for a person, and `answer` becomes a finish with
-content. Calls of models that were trained from Qwen's are read, too: drags from place to place and `interact`
-(GUI-Owl), `visit_url` and `history_back` (Fara), `key_down` and `key_up` (EvoCUA), swipes in a direction, drags between
-named places and `ask_user` (MAI-UI).
+click, as in Qwen's own tool, unless the family's tool has real ones. `terminate` with failure becomes a call for a
+person, and `answer` becomes a finish with content. Calls of models that were trained from Qwen's are read, too: drags
+from place to place and `interact` (GUI-Owl), `visit_url` and `history_back` (Fara), `key_down` and `key_up` (EvoCUA),
+swipes in a direction, drags between named places and `ask_user` (MAI-UI), buttons that go down and up, and `call_user`
+(Qwen3.6).
 """
 
 import ast
@@ -21,7 +22,16 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from common.text import counted
-from models.families.code.arguments import CLEARS, ENTERS, Arguments, is_success, keys_of, meant, refuse_held
+from models.families.code.arguments import (
+    CLEARS,
+    ENTERS,
+    Arguments,
+    is_success,
+    keys_of,
+    meant,
+    refuse_held,
+    written_seconds,
+)
 from models.families.reading import ParsedReply, Sides, is_true, place_in, typing
 from schemas.action import (
     OPPOSITE,
@@ -34,6 +44,10 @@ from schemas.action import (
     Hotkey,
     LeftDouble,
     LongPress,
+    MiddleSingle,
+    MouseDown,
+    MouseUp,
+    Move,
     Navigate,
     NavigateBack,
     OpenApp,
@@ -41,12 +55,15 @@ from schemas.action import (
     PressBack,
     PressEnter,
     PressHome,
+    PressMenu,
     Release,
     RightSingle,
     Scroll,
+    TripleClick,
     Type,
     Wait,
     action_of,
+    point_of,
 )
 from schemas.keyboard import MAX_KEYS, names_of, pyautogui_names, single, together_in
 from schemas.problem import named_problem
@@ -55,6 +72,8 @@ NAMES = ("computer_use", "mobile_use", "computer")
 """Tools whose calls are read; trycua/cua also accepts `computer` from Fara (`loops/fara/config.py`)."""
 PIXELS = 5
 """Distance of each written scroll, in pixels."""
+SECONDS = 2
+"""Seconds of a written wait or long press that has none."""
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _LABELS = re.compile(r"\A\s*(?:Thought|Action)[:：][ \t]*", re.IGNORECASE)
 _CALL = re.compile(r"<tool_call>\s*(?:```\w*\s*)?(?=\{)")
@@ -65,15 +84,23 @@ _POINTED = {
     "double_click": "left_double",
     "triple_click": "left_double",
     "right_click": "right_single",
+    "middle_click": "middle_single",
     "long_press": "long_press",
 }
 _CLICKS = {"triple_click": 3}
 """Numbers of clicks by name, for names whose performed action has another number."""
-_WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
+_WRITTEN = {
+    "click": "left_click", "left_double": "double_click", "triple_click": "triple_click",
+    "right_single": "right_click", "middle_single": "middle_click", "move": "mouse_move",
+    "mouse_down": "left_mouse_down", "mouse_up": "left_mouse_up",
+}  # fmt: skip
+_BUTTON = {"left_mouse_down": "mouse_down", "left_mouse_up": "mouse_up"}
 _DRAGS = ("swipe", "drag", "left_click_drag", "scroll")
 """Actions that become a drag if a call has two places. A scroll between two places is a finger's."""
 _HELD = {"key_down": Press, "key_up": Release}
-_BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
+_BUTTONS: dict[str, Action] = {
+    "back": PressBack(), "home": PressHome(), "enter": PressEnter(), "menu": PressMenu()
+}  # fmt: skip
 _WRAPPING = re.compile(r"""\A(?:keys\s*+=\s*+)?[\["']*+(?=\w)|(?<=\w)["'\]]++\Z""")
 """What models write around a key that is already an item of a list, as in `keys=["ctrl"`."""
 _COMMA = re.compile(r"""["']?\s*+,\s*+["']?(?=\w)""")
@@ -111,6 +138,7 @@ class Tool:
         aliases: names of actions by other names of the same action.
         refused: Qwen's actions that are different actions here, which this project lacks.
         others: actions that Qwen's tool lacks, or that have other arguments here.
+        triples: whether three clicks are three, and not a double click.
         enters: whether typing presses enter if the call does not say so.
         value: converts an argument that is a text, by its name.
     """
@@ -119,6 +147,7 @@ class Tool:
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     refused: frozenset[str] = frozenset()
     others: Mapping[str, Performed] = field(default_factory=dict[str, Performed])
+    triples: bool = False
     enters: bool = False
     value: Callable[[str, str], Any] = field(default=lambda name, text: text)
 
@@ -153,39 +182,43 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
     actions: list[Action] = []
     parts, unused = 1, tuple[str, ...]()
     cursor: Place | None = None
-    moved: object = None  # the last place of the pointer at which nothing was done
+    moved: object = None  # the place of a move of the pointer that is not performed yet
     named = tuple[str, ...]()  # arguments of the call that is being read
     others, last = list[str](), -1
     try:
         for call, start, end in calls:
             named, arguments = tuple(call), Arguments(call)
+            before = cursor
             found, cursor = _action(arguments, sides, cursor, tool)
-            clicks = _CLICKS.get(str(call.get("action")))
+            clicks = None if tool.triples else _CLICKS.get(str(call.get("action")))
             found = [*found[:-1], *(one for action in found[-1:] for one in meant(action, arguments, clicks))]
             others, last = [*others, text[last:start] if last >= 0 else ""], end
+            place = call.get("coordinate")
+            if moved is not None and found and place != moved and not _is_at_pointer(call, tool):
+                found = [*_moves(before), *found]
+            elif moved is not None and not found and place != moved:
+                actions += _moves(before)
             if not actions:
                 parts, unused = len(found) or 1, (*unused, *arguments.unused)
-            place, at_pointer = call.get("coordinate"), _is_at_pointer(call, tool)
-            if moved is not None and (place is not None or at_pointer):
-                unused = unused if at_pointer or place == moved else (*unused, _unused_move(moved))
-                moved = None
-            moved = moved if found else place
+            moved = None if found else place
             named = ()
             actions += found
-        unused = unused if moved is None else (*unused, _unused_move(moved))
-        error = None if actions else "there is no action for 'mouse_move' alone"
+        actions += _moves(cursor) if moved is not None else []
+        error = None if actions else "there is no call"
     except ValidationError as failure:
         error = f"{named_problem(failure)} in {shown[:80]!r}"
     except (ValueError, RecursionError) as failure:
         reason = f"no JSON: {failure.msg}" if isinstance(failure, json.JSONDecodeError) else str(failure)
         held = f", in a call with {', '.join(named)[:120]}," if named else ""
         error = f"{reason[:120]}{held} in {shown[:80]!r}"
+    while parts < len(actions) and isinstance(actions[parts - 1], Move):  # a move belongs to the action after it
+        parts += 1
     after = "\n".join([*others, text[last:]]) if actions and last >= 0 else ""
     return ParsedReply(thought, shown, tuple(actions), None if actions else error, parts, unused, after=after)
 
 
-def _unused_move(place: object) -> str:
-    return f"mouse_move={str(place)[:80]}"
+def _moves(place: Place | None) -> list[Action]:
+    return [] if place is None else [Move(x=place[0], y=place[1])]
 
 
 def _begin(text: str) -> int:
@@ -275,7 +308,7 @@ def _is_at_pointer(call: Mapping[str, Any], tool: Tool) -> bool:
     name = str(call.get("action"))
     name = tool.aliases.get(name, name)
     drags = name in ("left_click_drag", "drag") and call.get("coordinate2") is None
-    return drags or (call.get("coordinate") is None and name in (*_POINTED, "scroll", "hscroll", "swipe"))
+    return drags or (call.get("coordinate") is None and name in (*_POINTED, *_BUTTON, "scroll", "hscroll", "swipe"))
 
 
 def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) -> tuple[list[Action], Place | None]:
@@ -294,7 +327,11 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) ->
         return [], at
     if name in _POINTED:
         x, y = _there(at, name)
-        return [action_of({"type": _POINTED[name], "x": x, "y": y})], at
+        kind = "triple_click" if name == "triple_click" and tool.triples else _POINTED[name]
+        return [action_of({"type": kind, "x": x, "y": y})], at
+    if name in _BUTTON:
+        there = {} if at is None else {"x": at[0], "y": at[1]}
+        return [action_of({"type": _BUTTON[name], **there})], at
     if name in _DRAGS and (end := given.take("coordinate2", "end_coordinate")) is not None:
         to = place_in(end, sides)
         start = given.take("start_coordinate") if place is None else None
@@ -331,19 +368,24 @@ def _plain(name: str, given: Arguments) -> Action:
             raise ValueError(f"there is no action for the button {button!r}")
         return _BUTTONS[button.lower()]
     if name == "terminate":
-        return Finished() if is_success(given) else CallUser()
+        return Finished() if is_success(given) else asking(given, "text")
+    if name in ("interact", "ask_user", "call_user"):
+        return asking(given, "text")
     made: dict[str, Callable[[], Action]] = {
         "open": lambda: OpenApp.model_validate({"app_name": given.text(_app_key(given))}),
         "answer": lambda: Finished.model_validate({"content": given.text("text")}),
         "wait": Wait,
         "visit_url": lambda: Navigate.model_validate({"content": given.text("url")}),
         "history_back": NavigateBack,
-        "interact": CallUser,
-        "ask_user": CallUser,
     }
     if name not in made:
         raise ValueError(f"there is no action for {name!r}")
     return made[name]()
+
+
+def asking(given: Arguments, name: str) -> Action:
+    """Converts a call for a person, with the words of this argument if it has any."""
+    return CallUser.model_validate({"content": given.text(name) if given.holds_text(name) else ""})
 
 
 def _app_key(given: Arguments) -> str:
@@ -395,20 +437,28 @@ def _there(place: Place | None, name: str) -> Place:
     return place
 
 
-def write_calls(action: Action, tool: str, sides: Sides) -> str:
+def write_calls(action: Action, tool: str, sides: Sides, spec: Tool | None = None) -> str:
     """Writes an action as calls of a tool.
+
+    Args:
+        action: the action.
+        tool: name of the tool.
+        sides: width and height of the screen, in units of the coordinates.
+        spec: the family's tool; Qwen's if not given.
 
     Raises:
         ValueError: the tool has no such action.
     """
-    return "\n".join(in_json(tool, one) for one in arguments_of(action, tool, sides))
+    return "\n".join(in_json(tool, one) for one in arguments_of(action, tool, sides, spec))
 
 
-def arguments_of(action: Action, tool: str, sides: Sides) -> list[dict[str, Any]]:
-    """Lists the arguments of the calls that an action is written as. Raises the errors of `write_calls`."""
-    made = _mobile(action, sides) if tool == "mobile_use" else _computer(action, sides)
+def arguments_of(action: Action, tool: str, sides: Sides, spec: Tool | None = None) -> list[dict[str, Any]]:
+    """Lists the arguments of the calls that an action is written as. The arguments and errors are those of
+    `write_calls`."""
+    made = _mobile(action, sides) if tool == "mobile_use" else _computer(action, sides, spec or Tool())
     if made is None:
-        raise ValueError(f"{tool} has no action for {action.type}")
+        words = " with a text" if isinstance(action, CallUser) else ""
+        raise ValueError(f"{tool} has no action for {action.type}{words}")
     return made
 
 
@@ -423,8 +473,10 @@ def units(x: float, y: float, sides: Sides) -> list[int]:
     return [round(x * sides[0]), round(y * sides[1])]
 
 
-def _computer(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
-    if isinstance(action, Click | LeftDouble | RightSingle):
+def _computer(action: Action, sides: Sides, spec: Tool) -> list[dict[str, Any]] | None:
+    if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | Move) or (
+        isinstance(action, TripleClick) and spec.triples
+    ):
         return [{"action": _WRITTEN[action.type], "coordinate": units(action.x, action.y, sides)}]
     if isinstance(action, Drag):
         start, end = units(action.x, action.y, sides), units(action.to_x, action.to_y, sides)
@@ -440,14 +492,14 @@ def _computer(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
 
 def _mobile(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
     if isinstance(action, Click | LongPress):
-        held = {"time": 2} if isinstance(action, LongPress) else {}
+        held = {"time": written_seconds(action.seconds, SECONDS)} if isinstance(action, LongPress) else {}
         return [{"action": action.type, "coordinate": units(action.x, action.y, sides), **held}]
     if isinstance(action, Drag):
         start, end = units(action.x, action.y, sides), units(action.to_x, action.to_y, sides)
         return [{"action": "swipe", "coordinate": start, "coordinate2": end}]
     if isinstance(action, OpenApp):
         return [{"action": "open", "text": action.app_name}]
-    if isinstance(action, PressBack | PressHome | PressEnter):
+    if isinstance(action, PressBack | PressHome | PressEnter | PressMenu):
         return [{"action": "system_button", "button": action.type.removeprefix("press_").capitalize()}]
     return _either(action)
 
@@ -457,8 +509,17 @@ def _either(action: Action) -> list[dict[str, Any]] | None:
     if isinstance(action, Type):
         return [{"action": "type", "text": action.content}]
     if isinstance(action, Wait):
-        return [{"action": "wait", "time": 2}]
+        return [{"action": "wait", "time": written_seconds(action.seconds, SECONDS)}]
     if isinstance(action, Finished):
         done = {"action": "terminate", "status": "success"}
         return [{"action": "answer", "text": action.content} if action.content else done]
-    return [{"action": "terminate", "status": "failure"}] if isinstance(action, CallUser) else None
+    gives_up = isinstance(action, CallUser) and not action.content
+    return [{"action": "terminate", "status": "failure"}] if gives_up else None
+
+
+def held_button(action: MouseDown | MouseUp, sides: Sides) -> dict[str, Any]:
+    """Returns the arguments of the call for the left button; raises ValueError for another button."""
+    if action.button != "left":
+        raise ValueError(f"it has no {action.type} of the {action.button} button")
+    point = point_of(action)
+    return {"action": _WRITTEN[action.type], **({"coordinate": units(*point, sides)} if point else {})}

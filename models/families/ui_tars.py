@@ -23,7 +23,7 @@ from models.families.screen import Size
 from models.families.template import filled, template
 from models.families.thinking import readable
 from models.policy import Context
-from schemas.action import Action, Click, PressBack, PressEnter, PressHome
+from schemas.action import Action, Click, MouseDown, MouseUp
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
@@ -141,6 +141,8 @@ class DoubaoFamily(UiTarsFamily):
 PROMPTS = ("ui-tars-2-think.txt", "ui-tars-2-task.txt", "ui-tars-2-functions.txt")
 TOOLS = "tools.txt"
 _POINTS = (("", "point"), ("to_", "end_point"))
+_LACKS = ("long_press", "open_app", "middle_single", "triple_click")
+"""Actions that UI-TARS-2 lacks, as it lacks the buttons of phones."""
 
 
 class UiTars2Family(ModelFamily):
@@ -169,7 +171,8 @@ class UiTars2Family(ModelFamily):
         Raises:
             UsageError: the family has no such action.
         """
-        if isinstance(action, PressHome | PressBack | PressEnter) or action.type in ("long_press", "open_app"):
+        middle = isinstance(action, MouseDown | MouseUp) and action.button == "middle"
+        if middle or action.type.startswith("press_") or action.type in _LACKS:
             raise UsageError(f"ui-tars-2 has no action for {action.type}.", "Take another `policy.family`.")
         columns, rows = self.sides(screen)
         fields = action.model_dump(exclude={"type"})
@@ -178,9 +181,12 @@ class UiTars2Family(ModelFamily):
             if f"{prefix}x" in fields:
                 x, y = round(fields.pop(f"{prefix}x") * columns), round(fields.pop(f"{prefix}y") * rows)
                 given["start_point" if action.type == "drag" and not prefix else name] = f"<point>{x} {y}</point>"
+        if (seconds := fields.pop("seconds", None)) is not None:
+            given["time"] = str(round(seconds))
         given = {**{key: value for key, value in fields.items() if value or action.type != "finished"}, **given}
         lines = [f"<parameter={key}>{_ended(value)}</parameter>" for key, value in given.items()]
-        body = "\n".join([f"<function={action.type}>", *lines, "</function>"])
+        name = "move_to" if action.type == "move" else action.type
+        body = "\n".join([f"<function={name}>", *lines, "</function>"])
         written = f"<seed:tool_call>\n{body}\n</seed:tool_call>"
         read = read_text(unmarked(written), WIDE).actions
         if [_texts(one) for one in read] != [{key: unmarked(value) for key, value in _texts(action).items()}]:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
+from models.families.code.arguments import written_seconds
 from models.families.dialects import THOUSANDTHS
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part, text_turn
@@ -31,6 +32,10 @@ from schemas.action import (
     Hotkey,
     LeftDouble,
     LongPress,
+    MiddleSingle,
+    MouseDown,
+    MouseUp,
+    Move,
     Navigate,
     NavigateBack,
     OpenApp,
@@ -38,11 +43,14 @@ from schemas.action import (
     PressBack,
     PressEnter,
     PressHome,
+    PressRecent,
     Release,
     RightSingle,
     Scroll,
+    TripleClick,
     Type,
     Wait,
+    point_of,
 )
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
@@ -63,7 +71,10 @@ _LABELS = {
     "grounding": ("", ""),
 }
 """Text before a past screen and before the current screen, by template."""
-_CLICKS = {"click": "Click", "left_double": "DoubleClick", "right_single": "RightClick", "long_press": "LongPress"}
+_CLICKS = {
+    "click": "Click", "left_double": "DoubleClick", "triple_click": "TripleClick", "right_single": "RightClick",
+    "middle_single": "MiddleClick", "long_press": "LongPress", "move": "Hover",
+}  # fmt: skip
 _NUMBER = r"-?\d{1,9}(?:\.\d{1,9})?"
 _PAIR = rf"[\[(]\s{{0,9}}({_NUMBER})\s{{0,9}},\s{{0,9}}({_NUMBER})"
 _PLACE = re.compile(
@@ -191,12 +202,15 @@ def read_point(text: str) -> ParsedReply:
 def _point(action: Action, at: Units) -> str | None:
     if isinstance(action, Click):
         return f"[{round(action.x * 1000)},{round(action.y * 1000)}]"
-    return NOWHERE if isinstance(action, CallUser) else None
+    return NOWHERE if action == CallUser() else None
 
 
 def _computer(action: Action, at: Units) -> str | None:
-    if isinstance(action, Click | LeftDouble | RightSingle):
+    if isinstance(action, Click | LeftDouble | TripleClick | RightSingle | MiddleSingle | Move):
         return f"{_CLICKS[action.type]}(box={at(action.x, action.y)})"
+    if isinstance(action, MouseDown | MouseUp) and action.button == "left":
+        name, point = "MouseDown" if isinstance(action, MouseDown) else "MouseUp", point_of(action)
+        return f"{name}(box={at(*point)})" if point else f"{name}()"
     if isinstance(action, Drag):
         return f"Drag(end={at(action.to_x, action.to_y)}, start={at(action.x, action.y)})"
     if isinstance(action, Scroll):
@@ -212,7 +226,9 @@ def _computer(action: Action, at: Units) -> str | None:
 
 
 def _browser(action: Action, at: Units) -> str | None:
-    if isinstance(action, Click | LeftDouble | LongPress):
+    if isinstance(action, LongPress) and action.seconds is not None:
+        return f"LongPress(point={at(action.x, action.y)}, duration={written_seconds(action.seconds, 0)})"
+    if isinstance(action, Click | LeftDouble | LongPress | Move):
         return f"{_CLICKS[action.type]}(point={at(action.x, action.y)})"
     if isinstance(action, Drag):
         return f"Drag(start={at(action.x, action.y)}, end={at(action.to_x, action.to_y)})"
@@ -233,15 +249,14 @@ def _mobile(action: Action, at: Units) -> str | None:
         return f"Swipe(start={at(action.x, action.y)}, end={at(action.to_x, action.to_y)})"
     if isinstance(action, OpenApp):
         return f"LaunchApp(app={action.app_name!r})"
-    if isinstance(action, PressBack | PressHome | PressEnter):
+    if isinstance(action, PressBack | PressHome | PressEnter | PressRecent):
         return f"Press{action.type.removeprefix('press_').capitalize()}()"
     return _any(action)
 
 
 def _any(action: Action) -> str | None:
     """Writes the actions that all harnesses have."""
-    if isinstance(action, Type | Finished):
-        return f"{'Type' if isinstance(action, Type) else 'Finished'}(content={action.content!r})"
-    if isinstance(action, Wait):
-        return "Wait()"
-    return "CallUser(content='')" if isinstance(action, CallUser) else None
+    names = {"type": "Type", "finished": "Finished", "call_user": "CallUser"}
+    if isinstance(action, Type | Finished | CallUser):
+        return f"{names[action.type]}(content={action.content!r})"
+    return "Wait()" if isinstance(action, Wait) else None

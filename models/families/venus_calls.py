@@ -29,6 +29,7 @@ from schemas.action import (
     PressBack,
     PressEnter,
     PressHome,
+    PressRecent,
     Wait,
     action_of,
 )
@@ -61,15 +62,17 @@ _COMPUTER: Mapping[str, str] = {
     "Wait": "",
 }
 """A desktop's calls and their arguments; an argument behind a question mark may be missing."""
-_AT_POINT = {"Click": "click", "DoubleClick": "left_double", "LongPress": "long_press"}
+_AT_POINT = {"Click": "click", "DoubleClick": "left_double", "LongPress": "long_press", "Hover": "move"}
+_TOUCHED = ("Click", "DoubleClick", "LongPress")
 _MOBILE = ("Drag", "Swipe", "Type", "LaunchApp", "Wait", "CallUser", "PressBack", "PressHome", "PressEnter", "Answer")
 _BROWSER = ("Drag", "Scroll", "Type", "Launch", "Wait", "CallUser", "PressBack", "PressHome", "PressEnter", "Hotkey")
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "mobile": (*_AT_POINT, *_MOBILE, "Finished", "GetScreenshot", "PressRecent"),
-    "browser": (*_AT_POINT, *_BROWSER, "Finished", "GetUrl", "TakeNote", "Hover", "SelectOption"),
+    "mobile": (*_TOUCHED, *_MOBILE, "Finished", "GetScreenshot", "PressRecent"),
+    "browser": (*_AT_POINT, *_BROWSER, "Finished", "GetUrl", "TakeNote", "SelectOption"),
 }
 _PRESSED: Mapping[tuple[str, str], Action] = {
     ("mobile", "PressBack"): PressBack(), ("mobile", "PressHome"): PressHome(), ("mobile", "PressEnter"): PressEnter(),
+    ("mobile", "PressRecent"): PressRecent(),
     ("browser", "PressBack"): NavigateBack(), ("browser", "PressHome"): Hotkey(key="home"),
     ("browser", "PressEnter"): Hotkey(key="enter"),
 }  # fmt: skip
@@ -204,9 +207,10 @@ def _checked(name: str, keywords: list[ast.keyword], unused: list[str]) -> Itera
         yield call("terminate", status="success", answer=given.get("content", ""))
     elif name == "Type":
         yield call("write", given.get("content", ""))
+    elif name == "CallUser":
+        yield call("call_user", content=given.get("content", ""))
     else:
-        unused += [f"content={given['content'][:80]}"] if given.get("content") else []
-        yield call("wait" if name == "Wait" else "call_user")
+        yield call("wait")
 
 
 def _is_number(value: object) -> bool:
@@ -284,8 +288,10 @@ def _action(name: str, given: Arguments, template: str) -> Action:
         return Hotkey(key=together_in(_keys(given.take("keys"))))
     if name in ("Finished", "Answer"):
         return action_of({"type": "finished", "content": given.text("content") if "content" in given.names else ""})
-    if name in ("Wait", "CallUser"):
-        return Wait() if name == "Wait" else CallUser()
+    if name == "CallUser":
+        return CallUser(content=given.text("content") if "content" in given.names else "")
+    if name == "Wait":
+        return Wait()
     if (template, name) in _PRESSED:
         return _PRESSED[template, name]
     raise ValueError(f"not supported: {name}")

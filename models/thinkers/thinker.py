@@ -122,7 +122,10 @@ LONGEST_NAME = 24
 MOST_PARTS = 3
 """Maximum parts of the instruction that a thought names."""
 FIELDS = ("text field", "password field", "textarea")
-VERBS = {"click": "click", "left_double": "double-click", "right_single": "right-click", "long_press": "hold"}
+VERBS = {
+    "click": "click", "left_double": "double-click", "right_single": "right-click", "long_press": "hold",
+    "middle_single": "middle-click", "triple_click": "triple-click", "move": "point at",
+}  # fmt: skip
 
 
 class TemplateThinker(Thinker[Section]):

@@ -74,8 +74,9 @@ export class Screen {
 }
 
 const round = (value) => Math.round(value * 10000) / 10000;
-const NUMBERS = ["x", "y", "to_x", "to_y"];
-const DIRECTIONS = ["up", "down", "left", "right"];
+const NUMBERS = ["x", "y", "to_x", "to_y", "seconds"];
+const CHOICES = { direction: ["up", "down", "left", "right"], button: ["left", "middle", "right"] };
+const CHOSEN = { direction: "down", button: "left" };
 
 /** The fields of an action in a form. Calls `changed` with the action after each change. */
 export class ActionEditor {
@@ -122,42 +123,49 @@ export class ActionEditor {
     this.kept = { ...this.kept, ...action };
     this.next = 0;
     this.form.elements.type.value = action.type;
-    this.fields.replaceChildren(...this.kinds[action.type].map((name) => make("label", {}, name.replaceAll("_", " "), this.input(name))));
+    this.fields.replaceChildren(...Object.keys(this.kinds[action.type]).map((name) => make("label", {}, name.replaceAll("_", " "), this.input(name))));
     if (report) this.changed(this.action);
   }
 
   input(name) {
     const value = this.kept[name];
-    if (name === "direction") {
-      const made = make("select", { name }, ...DIRECTIONS.map((one) => make("option", {}, one)));
-      made.value = value ?? "down";
+    if (name in CHOICES) {
+      const made = make("select", { name }, ...CHOICES[name].map((one) => make("option", {}, one)));
+      made.value = value ?? CHOSEN[name];
       return made;
     }
     if (name === "command" || (name === "content" && this.form.elements.type.value === "write_file")) {
       return make("textarea", { name, class: "wide", rows: 4 }, value ?? "");
     }
-    const number = NUMBERS.includes(name);
-    const made = make("input", number ? { name, type: "number", min: 0, max: 1, step: "any", required: "" } : { name, class: "wide" });
-    made.value = value ?? (number ? 0.5 : "");
+    if (!NUMBERS.includes(name)) {
+      const made = make("input", { name, class: "wide" });
+      made.value = value ?? "";
+      return made;
+    }
+    const required = this.kinds[this.form.elements.type.value][name];
+    const limits = name === "seconds" ? { min: 0 } : { min: 0, max: 1 };
+    const made = make("input", { name, type: "number", step: "any", ...limits, ...(required ? { required: "" } : {}) });
+    made.value = value ?? (required ? 0.5 : "");
     return made;
   }
 
   /** Set a point of the action. For a drag, points alternate between its start and its end. */
   put([x, y], place = this.next) {
     const names = this.kinds[this.form.elements.type.value];
-    if (!names.includes("x")) this.set({ ...this.kept, type: "click" });
-    const second = place === 1 && names.includes("to_x");
+    if (!("x" in names)) this.set({ ...this.kept, type: "click" });
+    const second = place === 1 && "to_x" in names;
     this.form.elements[second ? "to_x" : "x"].value = x;
     this.form.elements[second ? "to_y" : "y"].value = y;
-    this.next = names.includes("to_x") && !second ? 1 : 0;
+    this.next = "to_x" in names && !second ? 1 : 0;
     this.changed(this.action);
   }
 
   get action() {
     const action = { type: this.form.elements.type.value };
-    for (const name of this.kinds[action.type]) {
+    for (const [name, required] of Object.entries(this.kinds[action.type])) {
       const value = this.form.elements[name].value;
-      action[name] = NUMBERS.includes(name) ? Number(value) : value;
+      delete this.kept[name];
+      if (required || value !== "") action[name] = NUMBERS.includes(name) ? Number(value) : value;
     }
     Object.assign(this.kept, action);
     return action;

@@ -25,10 +25,12 @@ from models.families.code.arguments import (
     held,
     presses,
     refuse_held,
+    seconds_of,
 )
 from models.families.code.calls import NoAction, is_unset, names_no_key
 from models.families.code.program import means_success
 from models.families.reading import is_true
+from schemas.action import MAX_WAIT_S
 from schemas.keyboard import is_key, is_modifier, names_of
 
 TOOLS = (
@@ -330,6 +332,17 @@ def _drag(fields: Mapping[str, Any]) -> str:
     return f"{begin}{_call('dragTo', **end, button=_read(button_of, fields) or 'left')}"
 
 
+def _button(function: str, fields: Mapping[str, Any]) -> str:
+    """Returns the code of a button that goes down or up."""
+    return _call(function, **_at(fields), button=_read(button_of, fields) or "left")
+
+
+def _wait(fields: Mapping[str, Any]) -> str:
+    """Returns the code of a wait, with its seconds if it has any."""
+    seconds = _read(lambda given: seconds_of(given, MAX_WAIT_S), fields)
+    return f"computer.wait({'' if seconds is None else f'seconds={seconds!r}'})"
+
+
 def _place(point: object) -> dict[str, Any]:
     """Returns a point of a path, which is a pair or an object, as arguments."""
     if isinstance(point, Mapping):
@@ -342,13 +355,15 @@ def _place(point: object) -> dict[str, Any]:
 
 _POINTING: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     **dict.fromkeys(("move", "mouse_move", "move_to"), lambda fields: _call("moveTo", **_at(fields))),
+    **dict.fromkeys(("mouse_down", "left_mouse_down"), lambda fields: _button("mouseDown", fields)),
+    **dict.fromkeys(("mouse_up", "left_mouse_up"), lambda fields: _button("mouseUp", fields)),
     **dict.fromkeys(("drag", "left_click_drag", "drag_and_drop"), _drag),
     "scroll": _scroll,
 }
 """Code of an action at a point other than a click, by its kind."""
 _PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     **dict.fromkeys(("key", "keypress", "press_key", "hotkey"), _keys),
-    **dict.fromkeys(("wait", "sleep"), lambda fields: "computer.wait()"),
+    **dict.fromkeys(("wait", "sleep"), lambda fields: _wait(fields)),
     **dict.fromkeys(("done", "answer"), lambda fields: f"{OWN}.finished({_arguments(content=_answer(fields))})"),
     "terminate": lambda fields: f"computer.terminate({_arguments(status=_status(fields), info=_answer(fields))})",
     "navigate": lambda fields: f"{OWN}.navigate({_arguments(content=fields.get('url', ''))})",

@@ -128,7 +128,7 @@ _PLAYWRIGHT: dict[str, Callable[[dict[str, Any], int, int], Call]] = {
     "hotkey": lambda action, *_: ("browser_press_key", {"key": chord(action["key"])}),
     "press_enter": lambda *_: ("browser_press_key", {"key": "Enter"}),
     "navigate_back": lambda *_: ("browser_back", {}),
-    "wait": lambda *_: ("browser_wait", {"seconds": 1}),
+    "wait": lambda action, *_: ("browser_wait", {"seconds": action.get("seconds", 1)}),
 }
 
 

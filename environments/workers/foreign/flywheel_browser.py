@@ -16,6 +16,8 @@ from flywheel_worker import Refused
 
 WHEEL_PIXELS, DRAG_MOVES, LONG_MS, WAIT_MS = 265, 4, 1000, 1000
 """The values of the project's own browsers: five notches of 53 pixels of the page, four moves."""
+REASON = "This cannot be done."
+"""The reason of a call for a person that gives none."""
 AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
 KEYS = {
     "enter": "Enter", "tab": "Tab", "space": "Space", "escape": "Escape", "backspace": "Backspace", "delete": "Delete",
@@ -106,6 +108,19 @@ def _drag(action: dict[str, Any], width: int, height: int) -> Calls:
     return [pressed, *(("mouse_move", move) for move in moves), let_go]
 
 
+def _pause(action: dict[str, Any], usual_ms: int) -> tuple[str, dict[str, Any]]:
+    """A pause of the action's own seconds, else the usual one."""
+    seconds = action.get("seconds")
+    return "noop", {"wait_ms": usual_ms if seconds is None else seconds * 1000}
+
+
+def _held(action: dict[str, Any], at: Place) -> dict[str, Any]:
+    """The place and the button of a button that goes down or up; raises Refused without a place."""
+    if "x" not in action:
+        raise Refused(f"BrowserGym's {action['type']} needs a place")
+    return {**at(""), "button": action.get("button", "left")}
+
+
 def _typed(action: dict[str, Any], at: Place) -> Calls:
     calls: Calls = []
     for number, piece in enumerate(action["content"].split("\n")):
@@ -118,7 +133,11 @@ _CALLS: dict[str, Callable[[dict[str, Any], Place], Calls]] = {
     "click": lambda action, at: [("mouse_click", at(""))],
     "left_double": lambda action, at: [("mouse_dblclick", at(""))],
     "right_single": lambda action, at: [("mouse_click", {**at(""), "button": "right"})],
-    "long_press": lambda action, at: [("mouse_down", at("")), ("noop", {"wait_ms": LONG_MS}), ("mouse_up", at(""))],
+    "middle_single": lambda action, at: [("mouse_click", {**at(""), "button": "middle"})],
+    "long_press": lambda action, at: [("mouse_down", at("")), _pause(action, LONG_MS), ("mouse_up", at(""))],
+    "move": lambda action, at: [("mouse_move", at(""))],
+    "mouse_down": lambda action, at: [("mouse_down", _held(action, at))],
+    "mouse_up": lambda action, at: [("mouse_up", _held(action, at))],
     "type": _typed,
     "hotkey": lambda action, at: [("keyboard_press", {"key": chord(action["key"])})],
     "press": lambda action, at: [("keyboard_down", {"key": key_named(action["key"])})],
@@ -126,7 +145,7 @@ _CALLS: dict[str, Callable[[dict[str, Any], Place], Calls]] = {
     "press_enter": lambda action, at: [("keyboard_press", {"key": "Enter"})],
     "navigate": lambda action, at: [("goto", {"url": action["content"]})],
     "navigate_back": lambda action, at: [("go_back", {})],
-    "wait": lambda action, at: [("noop", {"wait_ms": WAIT_MS})],
+    "wait": lambda action, at: [_pause(action, WAIT_MS)],
     "finished": lambda action, at: [("send_msg_to_user", {"text": action["content"]})],
-    "call_user": lambda action, at: [("report_infeasible", {"reason": "This cannot be done."})],
+    "call_user": lambda action, at: [("report_infeasible", {"reason": action.get("content") or REASON})],
 }

@@ -7,12 +7,31 @@ Every family and every import of calls uses these rules.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from common.text import counted
 from models.families.code.calls import MAX_CALLS, is_unset, names_no_key
 from models.families.code.program import BUTTONS, CLICKS, means_success
-from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, LongPress, RightSingle, Type, point_of
+from schemas.action import (
+    MAX_HOLD_S,
+    MAX_WAIT_S,
+    Action,
+    Button,
+    Click,
+    Drag,
+    Hotkey,
+    LeftDouble,
+    LongPress,
+    MiddleSingle,
+    MouseDown,
+    MouseUp,
+    Move,
+    RightSingle,
+    TripleClick,
+    Type,
+    Wait,
+    point_of,
+)
 from schemas.keyboard import is_modifier, names_of, together, usual
 
 ENTERS = ("press_enter", "enter")
@@ -21,13 +40,15 @@ CLEARS = ("delete_existing_text", "clear", "clear_before_typing", "override")
 """Arguments of typing that empty the field before it."""
 COUNTS = ("clicks", "num_clicks", "click_count")
 """Arguments for the number of clicks."""
+LENGTHS = ("seconds", "time", "duration")
+"""Arguments for the seconds of a wait or of a long press."""
 _BUTTON = ("button", "mouse_button")
 _PRESSES = ("presses", "repeat", "times")
 _HOLDS = ("modifiers", "modifier", "hold_keys", "held_keys")
 """Arguments for keys that are held during the action."""
 _MAY_HOLD = ("keys", "key", "text")
 """Arguments for held keys in an action at a place, if they name only modifiers."""
-_SIDES: Mapping[object, str] = {**BUTTONS, "wheel": "middle"}
+_SIDES: Mapping[object, Button] = {**BUTTONS, "wheel": "middle"}
 _CLICKED = {kind: clicks for clicks, kind in CLICKS.items()}
 
 
@@ -86,12 +107,18 @@ def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[A
     if isinstance(action, Hotkey):
         names = both(held(given, at_place=False), names_of(action.key))
         return [Hotkey(key=together(_with_others(names or [], given)))] * presses(given)
+    if isinstance(action, Wait | LongPress) and action.seconds is None:
+        longest = MAX_WAIT_S if isinstance(action, Wait) else MAX_HOLD_S
+        action = action.model_copy(update={"seconds": seconds_of(given, longest)})
+    if isinstance(action, MouseDown | MouseUp):
+        refuse_held(action.type, given)
+        return [action.model_copy(update={"button": button_of(given) or action.button})]
     if (point := point_of(action)) is None:
         if isinstance(action, Type):
             refuse_held("type", given, at_place=False)
         return [action]
     refuse_held(action.type, given)
-    if isinstance(action, Click | LeftDouble | RightSingle):
+    if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | TripleClick):
         own = _CLICKED[action.type]
         button, count = button_of(given) or own[0], count_of(given)
         count = own[1] if count in (None, clicks) else count
@@ -102,12 +129,18 @@ def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[A
             named = counted(clicks or own[1], "click")
             raise ValueError(f"{named} of the {own[0]} button by name are {written} by its arguments")
         return [_AT_PLACE[kind](x=point[0], y=point[1])]
-    if isinstance(action, Drag | LongPress) and (button := button_of(given) or "left") != "left":
-        raise ValueError(f"not supported: a {action.type} with the {button} button")
+    if isinstance(action, Drag | LongPress | Move) and (button := button_of(given) or "left") != "left":
+        raise ValueError(f"no action of ours is a {action.type} with the {button} button")
     return [action]
 
 
-_AT_PLACE = {"click": Click, "left_double": LeftDouble, "right_single": RightSingle}
+_AT_PLACE = {
+    "click": Click,
+    "left_double": LeftDouble,
+    "triple_click": TripleClick,
+    "right_single": RightSingle,
+    "middle_single": MiddleSingle,
+}
 
 
 def refuse_held(kind: str, given: Arguments, at_place: bool = True) -> None:
@@ -183,7 +216,39 @@ def presses(given: Arguments) -> int:
     return number
 
 
-def button_of(given: Arguments) -> str:
+def seconds_of(given: Arguments, longest: float, *names: str) -> float | None:
+    """Returns the seconds of an action, at most `longest`; None if the call names none.
+
+    Args:
+        given: the arguments. One that is no number of seconds, or is too long, stays unread, so that it is reported.
+        longest: the maximum of the action.
+        names: names of the argument; the usual ones if not given.
+    """
+    for name in names or LENGTHS:
+        value = given.look(name)
+        try:
+            seconds = float("nan") if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if 0 <= seconds <= longest:
+            given.take(name)
+        if seconds >= 0:
+            return min(seconds, longest)
+    return None
+
+
+def written_seconds(seconds: float | None, usual: float) -> float:
+    """Returns the seconds that a family writes, as an integer if they are whole.
+
+    Args:
+        seconds: seconds of an action; None if it has none.
+        usual: seconds that the family writes for such an action.
+    """
+    written = round(usual if seconds is None else seconds, 3)
+    return int(written) if written == int(written) else written
+
+
+def button_of(given: Arguments) -> Button | Literal[""]:
     """Returns the button of an action: left, middle or right; empty if the call names none. Raises ValueError for any
     other button."""
     button = _taken(given, *_BUTTON)

@@ -59,9 +59,8 @@ FAMILY_SIGNATURES: Mapping[str, str] = {
     **dict.fromkeys(("wait", "sleep", "WAIT"), "seconds"),
     "response": "answer",
     "terminate": "status info answer",
-    **dict.fromkeys(
-        ("call_user", "callUser", "navigate_home", "home", "navigate_back", "back", "go_backward", "DONE", "FAIL"), ""
-    ),
+    **dict.fromkeys(("call_user", "callUser"), "content"),
+    **dict.fromkeys(("navigate_home", "home", "navigate_back", "back", "go_backward", "DONE", "FAIL"), ""),
 }
 """The functions of OpenCUA's and ScaleCUA's prompts and data sets; calls of the functions in this table may have no
 module."""
@@ -431,7 +430,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("x", "xOffset"), _is_number_or_place),
     **dict.fromkeys(("y", "yOffset"), _is_number),
     **dict.fromkeys(("clicks", "interval", "duration", "seconds", "amount"), _is_finite),
-    **dict.fromkeys(("key", "app_name", "url", "answer", "status", "info", "direction"), _is_text),
+    **dict.fromkeys(("key", "app_name", "url", "answer", "status", "info", "content", "direction"), _is_text),
     **dict.fromkeys(("from_coord", "to_coord"), _is_place),
     "presses": _is_whole,
     "button": _is_button,

@@ -1,9 +1,10 @@
 """Converts programs of Python calls to actions: pyautogui's (OpenCUA, AgentNet) and ScaleCUA's, without a module.
 
-A program is played on a simulated pointer and mouse button, so that a move and the call after it become one action. A
-call without an exact equivalent among our actions, such as a click of the middle button, ends the program with a
-problem that names it. This project's actions have no amount of a scroll, no duration of a wait, and no text of a call
-for a person. Such arguments are reported.
+A program is played on a simulated pointer and mouse button, so that a move and the call after it become one action, and
+a button that goes down and up becomes a click, a long press or a drag. What does not become one of these is performed
+by parts: a move, a button that goes down, and its release. A call without an equivalent among our actions, such as a
+double click of the right button, ends the program with a problem that names it. This project's actions have no amount
+of a scroll and no duration of a move. Such arguments are reported.
 
 Source: pyautogui 0.9.54 (`pyautogui/__init__.py`).
 """
@@ -18,7 +19,19 @@ from pydantic import ValidationError
 
 from common.text import counted
 from models.families.code.calls import ENDS, MAX_CALLS, Call, NoAction, arguments, is_unset, listed, parse
-from schemas.action import OPPOSITE, Action, Press, Release, action_of
+from schemas.action import (
+    MAX_HOLD_S,
+    MAX_WAIT_S,
+    OPPOSITE,
+    Action,
+    Button,
+    MouseDown,
+    MouseUp,
+    Move,
+    Press,
+    Release,
+    action_of,
+)
 from schemas.keyboard import single, together, together_in, usual
 from schemas.problem import named_problem
 
@@ -27,12 +40,14 @@ ToFraction = Callable[[float, float], Point]
 """Converts the code's unit to fractions of the screen; may raise ValueError for a point outside of it."""
 SEPARATE_S = 0.5
 """Minimum seconds between clicks that count as single ones."""
-BUTTONS: Mapping[object, str] = {
+BUTTONS: Mapping[object, Button] = {
     "left": "left", "primary": "left", 1: "left", "middle": "middle", 2: "middle", "right": "right",
     "secondary": "right", 3: "right",
 }  # fmt: skip
-CLICKS: Mapping[tuple[str, int], Literal["click", "left_double", "right_single"]] = {
-    ("left", 1): "click", ("left", 2): "left_double", ("right", 1): "right_single",
+Clicked = Literal["click", "left_double", "triple_click", "right_single", "middle_single"]
+CLICKS: Mapping[tuple[str, int], Clicked] = {
+    ("left", 1): "click", ("left", 2): "left_double", ("left", 3): "triple_click", ("right", 1): "right_single",
+    ("middle", 1): "middle_single",
 }  # fmt: skip
 """Types of action by button and number of clicks."""
 _USUAL = {
@@ -41,8 +56,8 @@ _USUAL = {
 }  # fmt: skip
 """Default button and number of clicks of a call; for all other calls, one click of the left button."""
 _PLAIN = {
-    "call_user": "call_user", "callUser": "call_user", "navigate_home": "press_home", "home": "press_home",
-    "navigate_back": "press_back", "back": "press_back", "go_backward": "navigate_back",
+    "navigate_home": "press_home", "home": "press_home", "navigate_back": "press_back", "back": "press_back",
+    "go_backward": "navigate_back",
 }  # fmt: skip
 SUCCESS = (
     *("success", "successful", "succeeded", "complete", "completed", "done", "finish", "finished"),
@@ -55,8 +70,10 @@ FAILURE = (
 """Statuses with which models end a task, in any case."""
 _WAITS = ("wait", "sleep", "countdown", "WAIT")
 _POINTED = ("click", "leftClick", "long_press", *_USUAL)
-_PACE = ("duration", "seconds", "tween", "logScreenshot", "_pause")
-"""Arguments of any call for which no action of this project has a field."""
+_LENGTHS = ("duration", "seconds")
+"""Arguments for the length of a wait and of a long press."""
+_PACE = (*_LENGTHS, "tween", "logScreenshot", "_pause")
+"""Arguments of any other call for which no action of this project has a field."""
 _STILL = (
     "press", "hotkey", "shortcut", "hold", "keyDown", "keyUp", "write", "typewrite", "response", "mouseUp", *_WAITS,
     *ENDS,
@@ -75,8 +92,8 @@ class Played:
     actions: tuple[Action, ...] = ()
     """Actions up to the first call that is no action."""
     parts: int = 1
-    """Number of actions of the first statement, such as three for `press` of three keys. If it leaves a key held, the
-    actions up to its release count, too."""
+    """Number of actions of the first statement, such as three for `press` of three keys. If it leaves a key or a button
+    held, the actions up to its release count, too, and so does the action after a move."""
     pointer: Point | None = None
     """Final position of the pointer; None if unknown."""
     problem: str = ""
@@ -134,15 +151,19 @@ def play_calls(
 
 
 def _released(actions: Sequence[Action], parts: int) -> int:
-    """Counts the actions from the beginning, at least `parts`, until no key is held; returns `parts` if a key stays
-    held."""
+    """Counts the actions from the beginning, at least `parts`, until no key or button is held, and none of them is a
+    last move; returns `parts` if one stays held."""
     held: set[str] = set()
     for count, action in enumerate(actions, 1):
         if isinstance(action, Press):
             held.add(usual(action.key))
         elif isinstance(action, Release):
             held.discard(usual(action.key))
-        if count >= parts and not held:
+        elif isinstance(action, MouseDown):
+            held.add(f"the {action.button} button")
+        elif isinstance(action, MouseUp):
+            held.discard(f"the {action.button} button")
+        if count >= parts and not held and not (isinstance(action, Move) and count < len(actions)):
             return count
     return parts
 
@@ -158,11 +179,14 @@ class _Player:
         self.pointer, self.problem, self.outside = pointer, "", False
         self._moved = False
         """Whether the pointer moved, and no action was performed at its position since."""
-        self._down: tuple[str, Point] | None = None
-        """Button that is held, and the point at which it went down."""
-        self._way: list[Point] = []
-        """Points of the pointer since the button went down."""
-        self._waited = False
+        self._paused: float | None = None
+        """Seconds of a pause since the move; 0 for a pause of unknown length."""
+        self._down: dict[str, Any] | None = None
+        """Fields of the action of a button that went down, and is not performed yet."""
+        self._start: Point | None = None
+        """Place of the pointer when this button went down; None if unknown."""
+        self._since: list[dict[str, Any]] = []
+        """Fields of the moves and waits since the button went down."""
 
     def perform(self, call: Call) -> None:
         """Adds all actions of a call, or none; after a problem, calls only move the pointer."""
@@ -184,10 +208,17 @@ class _Player:
         """Ends the program: `problem` is the reason why no further statement is read."""
         if problem and not self.problem:
             self.problem, self.pointer = problem, None
-        elif not self.problem and self._down is not None:
-            self.problem = "a mouseDown without a mouseUp"
-        elif not self.problem and self._moved:
-            self.problem = "not supported: a move of the pointer alone"
+        elif not self.problem:
+            before = len(self.actions)
+            try:
+                self._settle()
+            except ValidationError as error:
+                self.problem = named_problem(error)
+            except NoAction as error:
+                self.problem = str(error)
+            if self.problem:
+                del self.actions[before:]
+            self.parts = self.parts if before else max(1, len(self.actions))
 
     def _fail(self, call: Call, problem: object, outside: bool = False) -> None:
         if not self.problem:
@@ -210,9 +241,10 @@ class _Player:
         except NoAction:
             self.pointer = self.pointer if name in _STILL else None
             raise
-        self._report(given, *_PACE)
+        held = name in _WAITS or name == "long_press"
+        self._report(given, *(one for one in _PACE if not (held and one in _LENGTHS)))
         if name in _WAITS:
-            self._wait()
+            self._wait(given)
         elif name in ("moveTo", "move", "moveRel"):
             self._move(name, given)
         elif name in _POINTED:
@@ -224,7 +256,7 @@ class _Player:
         elif name == "swipe":
             self._swipe(given)
         else:
-            self._steady(name)
+            self._settle()
             self._plain(name, given)
 
     def _report(self, given: Mapping[str, Any], *names: str) -> None:
@@ -239,13 +271,26 @@ class _Player:
             where = (at.get("to_x", at.get("x")), at.get("to_y", at.get("y")))
             self.pointer = self.pointer if None in where else cast(Point, where)
 
-    def _steady(self, name: str) -> None:
-        """Raises NoAction if a call depends on the pointer's or a button's state that earlier calls left."""
-        if self._down is not None:
-            raise NoAction(f"not supported: {name} while a mouse button is held")
-        if self._moved:
-            self._moved = False
-            raise NoAction(f"not supported: a move of the pointer before {name}")
+    def _settle(self) -> None:
+        """Performs what is pending: a button that went down with what followed it, or a move with its pause."""
+        down, since, paused = self._down, self._since, self._paused
+        moved = self._moved and down is None
+        self._down, self._since, self._moved, self._paused = None, [], False, None
+        for fields in [down, *since] if down is not None else []:
+            self._act(**fields)
+        if moved and self.pointer is not None:
+            self._act(type="move", x=self.pointer[0], y=self.pointer[1])
+            if paused is not None:
+                self._act(type="wait", **({"seconds": paused} if paused else {}))
+
+    def _seconds(self, given: Mapping[str, Any], longest: float) -> float | None:
+        """Reads the length of a wait or of a long press; None without one. One that is too long is reported."""
+        for name in _LENGTHS:
+            if (seconds := given.get(name)) is not None:
+                if not 0 <= seconds <= longest:
+                    self._report(given, name)
+                return min(max(float(seconds), 0.0), longest)
+        return None
 
     def _point(self, given: Mapping[str, Any], x: str = "x", y: str = "y") -> Point | None:
         """Reads the point of a call; None if it names none. If only one coordinate is given, the other one is the
@@ -295,27 +340,32 @@ class _Player:
             raise NoAction(f"{what} by more than the screen") from error
         return x + math.copysign(right, across or 0), y + math.copysign(bottom, down or 0)
 
-    def _wait(self) -> None:
+    def _wait(self, given: Mapping[str, Any]) -> None:
+        seconds = self._seconds(given, MAX_WAIT_S)
+        fields = {"type": "wait", **({} if seconds is None else {"seconds": seconds})}
         if self._down is not None:
-            self._waited = True
-        elif not self._moved:  # after a move, a pause before the next action
-            self._act(type="wait")
+            self._since.append(fields)
+        elif self._moved:  # a pause before the next action at the pointer
+            self._paused = min(MAX_WAIT_S, (self._paused or 0.0) + (seconds or 0.0))
+        else:
+            self._act(**fields)
 
     def _move(self, name: str, given: Mapping[str, Any]) -> None:
         point = self._point(given) if name == "moveTo" else self._offset(given, name)
         self.pointer = point or self._there(name)
-        self._moved = True
+        self._moved, self._paused = True, None
         if self._down is not None:
-            self._way.append(self.pointer)
+            self._since.append({"type": "move", "x": self.pointer[0], "y": self.pointer[1]})
 
     def _click(self, name: str, given: Mapping[str, Any]) -> None:
         if self._down is not None:
-            raise NoAction(f"not supported: {name} while a mouse button is held")
+            self._settle()
         self.pointer = self._point(given) or self._there(name)
         self._moved = False
         x, y = self.pointer
         if name == "long_press":
-            self._act(type="long_press", x=x, y=y)
+            seconds = self._seconds(given, MAX_HOLD_S)
+            self._act(type="long_press", x=x, y=y, **({} if seconds is None else {"seconds": seconds}))
             return
         side, count = _USUAL.get(name, ("left", 1))
         count = count if (named := given.get("clicks")) is None else int(named)
@@ -331,7 +381,7 @@ class _Player:
 
     def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
         if self._down is not None:
-            raise NoAction(f"not supported: {name} while a mouse button is held")
+            self._settle()
         self.pointer = self._point(given) or self.pointer
         self._moved = False
         amount = given.get("clicks") or 0
@@ -348,49 +398,68 @@ class _Player:
         """Plays a button that goes down or up, or both for a drag."""
         button = _button(given.get("button"), "left")
         if name == "mouseDown":
-            self.pointer = self._point(given) or self._there(name)
-            if self._down is not None:
-                raise NoAction("a second mouseDown before the mouseUp")
-            self._down, self._way, self._waited, self._moved = (button, self.pointer), [], False, False
+            self._press(button, self._point(given))
             return
         if name == "mouseUp":
             self._let_go(button, self._point(given))
             return
         presses = given.get("mouseDownUp") is not False
-        if not presses and self._down is None:
-            self.pointer = None
-            raise NoAction("a drag that presses no button")
         start = self.pointer
         self.pointer = end = self._point(given) if name == "dragTo" else self._offset(given, "a drag")
         if start is None or end is None:
             raise NoAction("a drag from or to no known place")
-        self._moved = False
         if not presses:
-            self._way.append(end)
-        elif self._down is not None:
-            raise NoAction(f"not supported: {name} while a mouse button is held")
-        else:
-            self._drag(button, start, end)
+            self._moved, self._paused = True, None
+            if self._down is not None:
+                self._since.append({"type": "move", "x": end[0], "y": end[1]})
+            return
+        if self._down is not None:
+            self._settle()
+        self._moved = False
+        self._drag(button, start, end)
+
+    def _press(self, button: str, point: Point | None) -> None:
+        """Plays a button that goes down at a point, or at the pointer, whose place may be unknown."""
+        if self._down is not None:
+            self._settle()
+        placed = point is not None or self._moved
+        self.pointer = point or self.pointer
+        self._down = _held("mouse_down", button, self.pointer if placed else None)
+        self._start, self._since, self._moved = self.pointer, [], False
 
     def _let_go(self, button: str, point: Point | None) -> None:
-        held, self._down, self._moved = self._down, None, False
-        way = [*self._way, *([point] if point else [])]
-        self.pointer = point or self.pointer
-        if held is None:
-            raise NoAction("a mouseUp without a mouseDown")
-        if held[0] != button:
-            raise NoAction(f"the {held[0]} button goes down and the {button} one up")
-        x, y = held[1]
-        if len(way) > 1:
-            raise NoAction("not supported: a drag by way of other points")
-        if way and way[0] != held[1]:
-            self._drag(button, held[1], way[0])
-        elif self._waited and button == "left":
-            self._act(type="long_press", x=x, y=y)
-        elif self._waited or (button, 1) not in CLICKS:
-            raise NoAction(f"not supported: 1 click of the {button} button{', held' if self._waited else ''}")
+        """Plays a button that goes up: the end of a click, a long press or a drag, or else an action of its own."""
+        held, moved = self._down, self._moved
+        if point is not None:
+            self.pointer, moved = point, True
+        start = self._start
+        if held is None or start is None or not self._is_whole(button, held, point):
+            if held is not None:
+                self._settle()
+            moved = point is not None or (moved and held is None)
+            self._moved = False
+            self._act(**_held("mouse_up", button, self.pointer if moved else None))
+            return
+        way = [(one["x"], one["y"]) for one in self._since if one["type"] == "move"]
+        waits = [one for one in self._since if one["type"] == "wait"]
+        self._down, self._since, self._moved = None, [], False
+        end = point or (way[0] if way else None)
+        if end is not None and end != start:
+            self._drag(button, start, end)
+        elif waits:
+            seconds = sum(one.get("seconds", 0.0) for one in waits)
+            self._act(
+                type="long_press", x=start[0], y=start[1], **({"seconds": min(seconds, MAX_HOLD_S)} if seconds else {})
+            )
         else:
-            self._act(type=CLICKS[button, 1], x=x, y=y)
+            self._act(type=CLICKS[button, 1], x=start[0], y=start[1])
+
+    def _is_whole(self, button: str, held: Mapping[str, Any], point: Point | None) -> bool:
+        """Checks whether a button that went down and goes up now is one action: a click, a long press or a drag."""
+        moves = sum(one["type"] == "move" for one in self._since) + (point is not None)
+        if held.get("button", "left") != button or moves > 1:
+            return False
+        return button == "left" or not (self._since or point)
 
     def _drag(self, button: str, start: Point, end: Point) -> None:
         if button != "left":
@@ -399,7 +468,7 @@ class _Player:
 
     def _swipe(self, given: Mapping[str, Any]) -> None:
         """Plays a finger's swipe: a scroll in the opposite direction, or a drag if an amount is given."""
-        self._steady("swipe")
+        self._settle()
         start, end = (self._point({"x": given.get(name)}) for name in ("from_coord", "to_coord"))
         if end is None:
             finger = given.get("direction") or "up"
@@ -438,6 +507,8 @@ class _Player:
             self._act(type="finished", content=_needed(given, "answer", name))
         elif name in ENDS:
             self._terminate(name, given)
+        elif name in ("call_user", "callUser"):
+            self._act(type="call_user", content=given.get("content") or "")
         elif name in _PLAIN:
             self._act(type=_PLAIN[name])
         else:
@@ -483,11 +554,7 @@ class _Player:
         given_key, other = ("info", "answer") if given.get("info") else ("answer", "info")
         content = given.get(given_key) or ""
         self._report(given, other)
-        if success:
-            self._act(type="finished", content=content)
-        else:
-            self._report(given, given_key)
-            self._act(type="call_user")
+        self._act(type="finished" if success else "call_user", content=content)
 
 
 def means_success(status: object) -> bool:
@@ -513,6 +580,12 @@ def _button(given: Any, usual: str) -> str:
     if button is None:
         raise NoAction(f"there is no button {given!r}")
     return button
+
+
+def _held(kind: str, button: str, point: Point | None) -> dict[str, Any]:
+    """Returns the fields of an action of a button at a place, or at the pointer."""
+    place = {} if point is None else {"x": point[0], "y": point[1]}
+    return {"type": kind, **place, **({} if button == "left" else {"button": button})}
 
 
 def _within(point: Point) -> Point:

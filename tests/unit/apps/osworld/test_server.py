@@ -221,6 +221,13 @@ def test_each_action_of_ours_reaches_x_through_pyautogui(served: Served, environ
                 assert [one[1] for one in turned if one[0] == "button"] == [button] * 5
             drag = await perform(act.Drag(x=0.3, y=0.4, to_x=0.5, to_y=0.5))
             assert drag[-1][:4] == ["button up", 1, int(0.5 * CONFIG.width), int(0.5 * CONFIG.height)]
+            middle = await perform(act.MiddleSingle(x=0.35, y=0.45))
+            assert [one[1] for one in middle if one[0] == "button"] == [2]
+            tripled = await perform(act.TripleClick(x=0.4, y=0.45))
+            assert [one[1] for one in tripled if one[0] == "button"] == [1, 1, 1]
+            held = await perform(act.MouseDown(x=0.3, y=0.4, button="right"), act.Move(x=0.5, y=0.5))
+            assert [one[:2] for one in held if "button" in one[0]] == [["button", 3]]
+            assert (await perform(act.MouseUp(button="right")))[-1][:4] == ["button up", 3, *drag[-1][2:4]]
             chord = await perform(act.Hotkey(key="ctrl shift s"))
             assert [one[0] for one in chord] == ["key"] * 3 + ["key up"] * 3 and chord[0][1] == 0xFFE3
             held = await perform(act.Press(key="shift"), act.Hotkey(key="f5"), act.Release(key="shift"))

@@ -37,8 +37,15 @@ def actions(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Ac
     return st.fixed_dictionaries({"type": st.just(kind), **fields}).map(action_of)
 
 
+SECONDS = st.integers(0, 5)
 ACTIONS: st.SearchStrategy[Action] = st.one_of(
-    *(actions(kind, **POINT) for kind in ("click", "left_double", "right_single", "long_press")),
+    *(actions(kind, **POINT) for kind in ("click", "left_double", "triple_click", "right_single", "middle_single")),
+    *(actions(kind, **POINT) for kind in ("move", "long_press")),
+    *(actions(kind, **at) for kind in ("mouse_down", "mouse_up") for at in (POINT, {}, {"button": st.just("right")})),
+    actions("long_press", **POINT, seconds=SECONDS),
+    actions("wait", seconds=SECONDS),
+    *(actions(kind, content=TEXT) for kind in ("call_user",)),
+    *(actions(kind) for kind in ("press_recent", "press_menu")),
     actions("scroll", **POINT, direction=st.sampled_from(["up", "down", "left", "right"])),
     actions("drag", **POINT, to_x=PLACE, to_y=PLACE),
     actions("type", content=TEXT),

@@ -233,7 +233,7 @@ def test_metadata_that_a_format_keeps_as_text_is_refused_as_any(
         "pyautogui.click(x=open('a').read(), y=1)",
         "pyautogui.click(",
         "while True: pass",
-        "pyautogui.middleClick(x=0.5, y=0.5)",
+        "pyautogui.middleClick(x=0.5, y=0.5, clicks=2)",
         "pyautogui.click(x='a', y='b')",
         "pyautogui.click(x=0.5, y=0.5)\npyautogui.click(x=0.6, y=0.5)",
         "flywheel.click(x=7, y=0.5)",

@@ -385,7 +385,7 @@ def replied(*replies: dict[str, Any] | str) -> dict[str, Any]:
         *(
             (replied(acts, REPLY), [True, False, True])
             for acts in (
-                "pyautogui.middleClick(1, 2)",
+                "pyautogui.fly(1, 2)",
                 'So.\n<tool_call>\n{"name": "fly"}</tool_call>',
                 '{"action": "fly"}',
                 "**Action:** fly(1)",

@@ -90,6 +90,11 @@ def test_a_call_without_a_point_is_where_the_pointer_was_left() -> None:
         ("pyautogui.click(0.5, 0.25, button='primary')", "click"),
         ("pyautogui.doubleClick(0.5, 0.25)", "left_double"),
         ("pyautogui.rightClick(x=0.5, y=0.25)", "right_single"),
+        ("pyautogui.middleClick(x=0.5, y=0.25)", "middle_single"),
+        ("computer.tripleClick(x=0.5, y=0.25)", "triple_click"),
+        ("pyautogui.click(0.5, 0.25, 3)", "triple_click"),
+        ("pyautogui.moveTo(0.5, 0.25)", "move"),
+        ("pyautogui.mouseDown(0.5, 0.25)", "mouse_down"),
         ("long_press(x=0.5, y=0.25)", "long_press"),
     ],
 )
@@ -102,7 +107,7 @@ def test_clicks_and_button_count_wherever_they_are_given(code: str, kind: str) -
     [
         "pyautogui.doubleClick(x=0.5, y=0.25, button='right')",
         "pyautogui.doubleClick(0.5, 0.25, 0.0, 'middle')",
-        "pyautogui.click(0.5, 0.25, 3)",
+        "pyautogui.click(0.5, 0.25, 4)",
         "pyautogui.click(0.5, 0.25, clicks=0)",
         "pyautogui.click(0.5, 0.25, [2])",
     ],
@@ -125,10 +130,14 @@ FAILURES = (
 )
 
 
+def meant_by(code: str) -> CallUser:
+    return CallUser(content="no such file: a.txt" if "info" in code else "")
+
+
 @pytest.mark.parametrize("code", FAILURES)
 def test_a_failure_that_is_declared_asks_for_a_person_as_a_policys_does(code: str) -> None:
     played = play(code, lambda x, y: (x, y))
-    assert (read_code(code, lambda x, y: (x, y))[0],) == played.actions == (CallUser(),)
+    assert (read_code(code, lambda x, y: (x, y))[0],) == played.actions == (meant_by(code),)
 
 
 @pytest.mark.parametrize("code", FAILURES)
@@ -149,7 +158,7 @@ def test_a_failure_of_a_record_is_written_back_as_it_was_and_as_one_in_every_oth
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
         form = FORMATS.class_of(name)()
         (record,) = taken(form, tmp_path / f"{name}.jsonl")
-        assert [step.action for step in record.steps] == [CallUser()]
+        assert [step.action for step in record.steps] == [meant_by(code)]
         out = written(form, [record], tmp_path / "out" / name)
         (again,) = taken(form, out)
         assert again.steps == record.steps
@@ -157,7 +166,7 @@ def test_a_failure_of_a_record_is_written_back_as_it_was_and_as_one_in_every_oth
         for other in FORMATS.names:
             there = FORMATS.class_of(other)()
             (same,) = taken(there, written(there, [record], tmp_path / "others" / name / other))
-            assert [step.action for step in same.steps] == [CallUser()], other
+            assert [step.action for step in same.steps] == [meant_by(code)], other
 
 
 def test_a_failure_without_a_code_of_its_own_is_one_in_agentnets_words_and_an_answer_of_that_word_is_none() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from environments.desktop.environment import DesktopConfig
-from environments.desktop.sandbox import NOTCHES, DesktopSandbox, events_of, pixel
+from environments.desktop.sandbox import NOTCHES, WAIT_S, DesktopSandbox, events_of, pixel
 from environments.osworld.code import code_of
 from schemas import action as act
 from schemas.failure import ActionFailure, SandboxFailure
@@ -65,7 +65,10 @@ def test_a_key_that_a_display_lacks_is_refused_by_name(sentence: Sentences) -> N
         events_of(act.Hotkey(key="final"), *SIZE)
 
 
-PHONE = (act.PressHome(), act.PressBack(), act.PressEnter(), act.OpenApp(app_name="x"))
+PHONE = (
+    *(act.PressHome(), act.PressBack(), act.PressEnter(), act.PressRecent(), act.PressMenu()),
+    act.OpenApp(app_name="x"),
+)
 BROWSER = (act.Navigate(content="x"), act.NavigateBack())
 
 
@@ -80,3 +83,27 @@ def test_a_desktop_that_did_not_start_is_a_failure_of_its_sandbox() -> None:
     sandbox = DesktopSandbox(DesktopConfig(kind="desktop"), {})
     with pytest.raises(SandboxFailure, match="not started"):
         _ = sandbox.box
+
+
+def test_the_pointer_s_other_actions_are_events_of_a_desktop_and_code_of_osworld() -> None:
+    place = {"x": 0.5, "y": 0.5}
+    press, release = ["button", 1, True], ["button", 1, False]
+    assert events_of(act.TripleClick(**place), *SIZE) == [["move", 500, 250], *[press, release] * 3]
+    assert events_of(act.MiddleSingle(**place), *SIZE)[1:] == [["button", 2, True], ["button", 2, False]]
+    moves = [event for event in events_of(act.Move(**place), *SIZE) if event[0] == "move"]
+    assert moves[-1] == ["move", 500, 250] and len(moves) == 2
+    assert events_of(act.MouseDown(), *SIZE) == [press]
+    assert events_of(act.MouseUp(**place, button="right"), *SIZE)[-1] == ["button", 3, False]
+    assert "pyautogui.tripleClick(500, 250)" in code_of(act.TripleClick(**place), *SIZE)
+    assert "pyautogui.click(500, 250, button='middle')" in code_of(act.MiddleSingle(**place), *SIZE)
+    assert "pyautogui.moveTo(500, 250" in code_of(act.Move(**place), *SIZE)
+    assert code_of(act.MouseDown(), *SIZE).endswith("; pyautogui.mouseDown(button='left')")
+    up = code_of(act.MouseUp(**place, button="right"), *SIZE)
+    assert up.index("moveTo(500, 250") < up.index("mouseUp(button='right')")
+
+
+def test_a_long_press_and_a_wait_last_as_long_as_they_ask_for() -> None:
+    press = act.LongPress(x=0.5, y=0.5, seconds=2.5)
+    assert ["pause", 2.5] in events_of(press, *SIZE) and "time.sleep(2.5)" in code_of(press, *SIZE)
+    assert events_of(act.Wait(seconds=3), *SIZE) == [["pause", 3.0]]
+    assert events_of(act.Wait(), *SIZE) == [["pause", WAIT_S]]

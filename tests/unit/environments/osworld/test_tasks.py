@@ -244,6 +244,23 @@ def test_a_broken_answer_is_the_machine_s_failure_and_nothing_is_asked_twice(
         assert asked.count("/execute") == 1
 
 
+@pytest.mark.parametrize(("reset", "releases"), [("none", 2), ("request", 0)])
+def test_what_is_held_is_released_at_the_end_on_a_machine_that_is_not_reset(
+    tmp_path: Path, reset: str, releases: int
+) -> None:
+    async def run(url: str) -> None:
+        vms = environment(
+            url, written(tmp_path, one=task(func="exact_match", result=COUNT, expected=RULE)), reset=reset
+        )
+        async with SandboxPool([vms]) as pool, pool.lease(vms.task("one"), 0) as sandbox:
+            for action in (act.MouseDown(x=0.5, y=0.5, button="right"), act.Press(key="shift"), act.Press(key="shift")):
+                await sandbox.perform(action)
+
+    with machine(well) as (url, asked):
+        asyncio.run(run(url))
+        assert asked.count("/execute") == 3 + releases
+
+
 def test_one_zero_of_several_scores_is_zero_and_with_or_one_is_enough(tmp_path: Path) -> None:
     other = {"type": "rule", "rules": {"expected": "2\n"}}
     both = {"func": ["exact_match", "exact_match"], "result": [COUNT, COUNT], "expected": [RULE, other]}

@@ -22,11 +22,17 @@ text = st.text(max_size=40)
 name = st.sampled_from([one for one in KEYS if one.isascii() and one.isalnum() and one == one.lower()])
 key = st.lists(name, min_size=1, max_size=3).map(" ".join)
 point = {"x": fraction, "y": fraction}
-pointed = (act.Click, act.LeftDouble, act.RightSingle, act.LongPress)
-plain = (act.PressHome, act.PressBack, act.PressEnter, act.NavigateBack, act.Wait, act.CallUser)
+lasting = st.none() | st.floats(0, 5)
+pointed = (act.Click, act.LeftDouble, act.TripleClick, act.RightSingle, act.MiddleSingle, act.Move)
+plain = (act.PressHome, act.PressBack, act.PressEnter, act.PressRecent, act.PressMenu, act.NavigateBack)
+button = st.sampled_from(("left", "middle", "right"))
 actions: st.SearchStrategy[Action] = st.one_of(
     *(st.builds(kind, **point) for kind in pointed),
     *(st.builds(kind) for kind in plain),
+    st.builds(act.LongPress, **point, seconds=lasting),
+    st.builds(act.Wait, seconds=lasting),
+    *(st.builds(kind, **at, button=button) for kind in (act.MouseDown, act.MouseUp) for at in (point, {})),
+    st.builds(act.CallUser, content=text),
     st.builds(act.Scroll, **point, direction=st.sampled_from(("up", "down", "left", "right"))),
     st.builds(act.Drag, **point, to_x=fraction, to_y=fraction),
     st.builds(act.Type, content=text),

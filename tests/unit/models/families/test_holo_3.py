@@ -93,21 +93,24 @@ def test_tools_are_the_actions_that_its_readers_make_of_them(call: dict[str, Any
     assert not found.unused and found.thought == "Act carefully."
 
 
-def test_a_scrolls_size_and_a_waits_duration_are_reported() -> None:
+def test_a_scrolls_size_is_reported_and_a_waits_duration_is_performed() -> None:
     call = {"tool_name": "scroll", "element": "page", "x": 1000, "y": 1000, "direction": "down", "scroll_size": 7}
     found = read(step(call))
     assert found.action == act.Scroll(x=1, y=1, direction="down") and pixels(found.action, DESKTOP) == [(1919, 1079)]
     assert found.unused == ("element=page", "scroll_size=7")
-    assert read(step({"tool_name": "wait", "duration": 1})).unused == ("duration=1",)
+    waited = read(step({"tool_name": "wait", "duration": 1}))
+    assert (waited.action, waited.unused) == (act.Wait(seconds=1), ())
+    pressed = read(step({"tool_name": "click", "x": 500, "y": 250, "button": "middle"}))
+    assert pressed.action == act.MiddleSingle(x=0.5, y=0.25)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (step({"tool_name": "update_plan", "goals": []}), "not supported: update_plan"),
-        (step({"tool_name": "move", "element": "a", "x": 1, "y": 2}), "not supported: move"),
-        (step({"tool_name": "drag_to", "element": "a", "x": 1, "y": 2}), "not supported: drag_to"),
-        (step({"tool_name": "click", "x": 1, "y": 2, "button": "middle"}), "1 click of the middle button"),
+        (step({"tool_name": "update_plan", "goals": []}), "no action of ours is update_plan"),
+        (step({"tool_name": "move", "element": "a", "x": 1, "y": 2}), "no action of ours is move"),
+        (step({"tool_name": "drag_to", "element": "a", "x": 1, "y": 2}), "no action of ours is drag_to"),
+        (step({"tool_name": "click", "x": 1, "y": 2, "button": "back"}), "no button 'back'"),
         (step({"tool_name": "hotkey", "keys": ["a", "b", "c", "d"]}), "4 keys at once"),
         (step({"tool_name": "hotkey", "keys": ["a"], "repeat_count": 0}), "pressed 0 times"),
         (step({"tool_name": "click", "x": 1}), "`y` is missing"),

@@ -75,7 +75,7 @@ def test_a_swipe_is_the_fingers_so_the_screen_scrolls_the_other_way() -> None:
 
 def test_a_question_to_the_user_ends_and_an_answer_ends_with_its_words() -> None:
     asked = read(replied(action="ask_user", text="Which one?"))
-    assert asked.action == act.CallUser() and asked.unused == ("text=Which one?",)
+    assert asked.action == act.CallUser(content="Which one?") and not asked.unused
     assert read(replied(action="answer", text="42")).action == act.Finished(content="42")
 
 
@@ -84,6 +84,7 @@ def test_a_question_to_the_user_ends_and_an_answer_ends_with_its_words() -> None
     [
         ({"action": "type", "text": "微信 \n"}, act.Type(content="微信 \n")),
         ({"action": "open", "text": "Chrome"}, act.OpenApp(app_name="Chrome")),
+        ({"action": "system_button", "button": "menu"}, act.PressMenu()),
         (
             {"action": "drag", "start_coordinate": [0, 999], "end_coordinate": [999, 0]},
             act.Drag(x=0, y=1, to_x=1, to_y=0),
@@ -109,7 +110,8 @@ def test_its_actions_are_ours(arguments: dict[str, Any], action: Action) -> None
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (replied(action="system_button", button="menu"), "no action for the button 'menu'"),
+        (replied(action="system_button", button="power"), "no action for the button 'power'"),
+        (replied(action="triple_click", coordinate=[5, 5]), "no action for 'triple_click'"),
         (replied(action="swipe", direction="sideways"), "no direction 'sideways'"),
         (replied(action="swipe"), "swipe without `coordinate2` or `direction`"),
         (replied(action="drag", end_coordinate=[5, 5]), "drag without a coordinate"),

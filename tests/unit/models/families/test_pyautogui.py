@@ -126,15 +126,20 @@ def performed(actions: tuple[Action, ...]) -> list[Any]:
     """The same of actions, as environments perform them."""
     found: list[Any] = []
     held: set[str] = set()
+    pointer = START
 
     def at(x: float, y: float) -> tuple[int, int]:
         return round(x * SIZE[0]), round(y * SIZE[1])
 
     for one in actions:
-        if isinstance(one, act.Click | act.LeftDouble | act.RightSingle):
-            button = "right" if isinstance(one, act.RightSingle) else "left"
-            times = 2 if isinstance(one, act.LeftDouble) else 1
+        point = act.point_of(one)
+        pointer = at(one.to_x, one.to_y) if isinstance(one, act.Drag) else at(*point) if point else pointer
+        if isinstance(one, act.Click | act.LeftDouble | act.RightSingle | act.TripleClick | act.MiddleSingle):
+            button = {"right_single": "right", "middle_single": "middle"}.get(one.type, "left")
+            times = {"left_double": 2, "triple_click": 3}.get(one.type, 1)
             found += [(kind, *at(one.x, one.y), button) for kind in ("_mouseDown", "_mouseUp")] * times
+        elif isinstance(one, act.MouseDown | act.MouseUp):
+            found.append((f"_{'mouseDown' if isinstance(one, act.MouseDown) else 'mouseUp'}", *pointer, one.button))
         elif isinstance(one, act.LongPress):
             found += [(kind, *at(one.x, one.y), "left") for kind in ("_mouseDown", "_mouseUp")]
         elif isinstance(one, act.Drag):
@@ -149,7 +154,7 @@ def performed(actions: tuple[Action, ...]) -> list[Any]:
         elif isinstance(one, act.Hotkey):
             _pressed(found, held, one.key)
         else:
-            assert isinstance(one, act.Wait), one
+            assert isinstance(one, act.Wait | act.Move), one
     return [*found, sorted(held)]
 
 

@@ -117,7 +117,17 @@ def test_the_demo_of_qwen_cua_clicks_at_the_same_place(place: list[int], wide: l
         (called("type", text="  a\n"), [act.Type(content="  a\n")]),
         (called("scroll", pixels=-5), [act.Scroll(x=0.5, y=0.5, direction="down")]),
         (called("hscroll", pixels="3"), [act.Scroll(x=0.5, y=0.5, direction="right")]),
-        (called("wait", time=2), [act.Wait()]),
+        (called("wait", time=2), [act.Wait(seconds=2)]),
+        (called("middle_click", coordinate=[999, 0]), [act.MiddleSingle(x=1, y=0)]),
+        (called("mouse_move", coordinate=[999, 0]), [act.Move(x=1, y=0)]),
+        (
+            called("mouse_move", coordinate=[999, 0]) + called("key", keys=["a"]),
+            [act.Move(x=1, y=0), act.Hotkey(key="a")],
+        ),
+        (
+            called("mouse_move", coordinate=[999, 0]) + called("left_click", coordinate=[0, 999]),
+            [act.Move(x=1, y=0), act.Click(x=0, y=1)],
+        ),
         (called("terminate", status="failure"), [act.CallUser()]),
         (called("terminate", status="infeasible"), [act.CallUser()]),
         (called("answer", text="42"), [act.Finished(content="42")]),
@@ -145,11 +155,10 @@ def test_calls_are_read_as_the_agents_read_them(name: str, reply: str, actions: 
         ("qwen3.5", called("left_click", coordinate=[500, 500], text="ctrl"), "a click while ctrl is held"),
         ("qwen3.5", called("left_click", coordinate=[500, 500], text="ctrl+shift"), "ctrl shift is held"),
         ("qwen3.5", called("scroll", pixels=5, text="shift"), "a scroll while shift is held"),
-        ("qwen3.5", called("middle_click", coordinate=[1, 2]), "no action for 'middle_click'"),
-        ("qwen3.6", called("triple_click", coordinate=[1, 2]), "no action for 'triple_click'"),
-        ("qwen3.6", called("left_mouse_down", coordinate=[1, 2]), "no action for 'left_mouse_down'"),
-        ("qwen3.6", called("left_mouse_up"), "no action for 'left_mouse_up'"),
-        ("qwen3.6", called("mouse_move", coordinate=[1, 2]), "no action for 'mouse_move' alone"),
+        ("qwen3.5", called("middle_click"), "middle_click without a coordinate"),
+        ("qwen3.6", called("triple_click"), "triple_click without a coordinate"),
+        ("qwen3.6", called("left_mouse_down", coordinate=[1000, 2]), "mouse_down.x: should be less than or equal to 1"),
+        ("qwen3.6", called("mouse_move"), "mouse_move without a coordinate"),
         ("qwen3.5", called("screenshot"), "no action for 'screenshot'"),
         ("qwen3.5", "The file is saved.", "no tool call"),
         ("qwen3.5", "This is not possible.", "no tool call"),
@@ -224,12 +233,41 @@ def test_held_keys_and_a_look_at_the_screen_are_actions_of_3_6(name: str) -> Non
     assert all_of(held) == [act.Press(key="ctrl"), act.Press(key="shift"), act.Release(key="shift")]
     assert read(name, called("screenshot")).action == act.Wait()
     asked = read(name, called("call_user", text="Which file?"))
-    assert (asked.action, asked.unused) == (act.CallUser(), ("text=Which file?",))
+    assert (asked.action, asked.unused) == (act.CallUser(content="Which file?"), ())
+
+
+@pytest.mark.parametrize("name", ["qwen3.6", "qwen3.8"])
+def test_the_button_goes_down_and_up_at_a_place_or_at_the_pointer(name: str) -> None:
+    """The tool of 3.6: `coordinate` is optional for both."""
+    down, up = called("left_mouse_down"), called("left_mouse_up")
+    moved, there = called("mouse_move", coordinate=[999, 0]), {"x": 1, "y": 0}
+    for reply, actions in (
+        (called("left_mouse_down", coordinate=[999, 0]), [act.MouseDown(**there)]),
+        (up, [act.MouseUp()]),
+        (down + up, [act.MouseDown(), act.MouseUp()]),
+        (moved + down, [act.MouseDown(**there)]),
+        (down + moved + up, [act.MouseDown(), act.MouseUp(**there)]),
+    ):
+        assert all_of(read(name, reply)) == actions
+    family = made(name)
+    for action in (act.MouseDown(**there), act.MouseUp(), act.CallUser(content="Which?"), act.TripleClick(**there)):
+        assert read(name, family.write(action, SCREEN)).action == action
+    for action in (act.MouseDown(button="right"), act.PressRecent()):
+        with pytest.raises(UsageError, match=action.type):
+            family.write(action, SCREEN)
+
+
+def test_3_5_has_no_held_button_no_question_and_no_third_click() -> None:
+    for action in (act.MouseDown(), act.CallUser(content="Which?"), act.TripleClick(x=0, y=0)):
+        with pytest.raises(UsageError, match=action.type):
+            made("qwen3.5").write(action, SCREEN)
 
 
 def test_three_clicks_are_two_where_the_prompt_says_so() -> None:
     """qwen35vl_agent.py performs a double click, as its prompt says; the package's later versions perform three."""
     assert isinstance(read("qwen3.5", called("triple_click", coordinate=[1, 2])).action, act.LeftDouble)
+    for name in ("qwen3.6", "qwen3.8"):
+        assert isinstance(read(name, called("triple_click", coordinate=[1, 2])).action, act.TripleClick)
 
 
 @pytest.mark.parametrize("name", VERSIONS)
@@ -248,7 +286,7 @@ def test_a_phone_has_qwen3_vls_tool(name: str) -> None:
 
 
 def test_arguments_that_no_action_has_are_reported() -> None:
-    assert read("qwen3.6", called("wait", time=3)).unused == ("time=3",)
+    assert read("qwen3.6", called("wait", time=300)).unused == ("time=300",)
     dragged = called("mouse_move", coordinate=[1, 2]) + called("left_click_drag", coordinate=[3, 4], duration=0.5)
     assert read("qwen3.6", dragged).unused == ("duration=0.5",)
     assert read("qwen3.6", f"{called('wait')}\nThen I look.").unused == ("text behind the action=Then I look.",)
@@ -362,23 +400,29 @@ def test_a_later_call_that_is_no_action_is_reported(later: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "unused"),
+    ("calls", "kinds", "parts"),
     [
-        ([("mouse_move", {"coordinate": [9, 9]}), ("wait", {})], ("mouse_move=[9, 9]",)),
-        ([("left_click", {"coordinate": [5, 5]}), ("mouse_move", {"coordinate": [9, 9]})], ("mouse_move=[9, 9]",)),
-        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [5, 5]})], ("mouse_move=[9, 9]",)),
-        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {})], ()),
-        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [9, 9]})], ()),
-        ([("mouse_move", {"coordinate": [9, 9]}), ("key_down", {"keys": ["ctrl"]}), ("left_click", {})], ()),
-        ([("mouse_move", {"coordinate": [9, 9]}), ("swipe", {"direction": "up"})], ()),
-        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click_drag", {"coordinate": [5, 5]})], ()),
+        ([("mouse_move", {"coordinate": [9, 9]})], ["move"], 1),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("wait", {})], ["move", "wait"], 2),
+        ([("left_click", {"coordinate": [5, 5]}), ("mouse_move", {"coordinate": [9, 9]})], ["click", "move"], 1),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [5, 5]})], ["move", "click"], 2),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("mouse_move", {"coordinate": [5, 5]})], ["move", "move"], 2),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {})], ["click"], 1),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [9, 9]})], ["click"], 1),
+        (
+            [("mouse_move", {"coordinate": [9, 9]}), ("key_down", {"keys": ["ctrl"]}), ("left_click", {})],
+            ["move", "press", "click"],
+            2,
+        ),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("swipe", {"direction": "up"})], ["scroll"], 1),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click_drag", {"coordinate": [5, 5]})], ["drag"], 1),
     ],
 )
-def test_a_move_at_whose_place_nothing_is_done_is_reported(
-    calls: list[tuple[str, dict[str, Any]]], unused: tuple[str, ...]
+def test_a_move_is_performed_unless_the_next_call_acts_at_its_place(
+    calls: list[tuple[str, dict[str, Any]]], kinds: list[str], parts: int
 ) -> None:
     found = read("qwen3.6", "".join(called(name, **arguments) for name, arguments in calls))
-    assert found.action is not None and found.unused == unused
+    assert ([one.type for one in all_of(found)], found.parts, found.unused) == (kinds, parts, ())
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,15 @@ def read(reply: str, screen: tuple[int, int] = PHONE) -> Completion:
         ("action:CLICK\tpoint:1000,1000", act.Click(x=1, y=1), ()),
         ("action:SLIDE\tpoint1:500,800\tpoint2:500,200", act.Drag(x=0.5, y=0.8, to_x=0.5, to_y=0.2), ()),
         ("action:AWAKE\tvalue:微信", act.OpenApp(app_name="微信"), ()),
-        ("action:INFO\tvalue:哪一个？", act.CallUser(), ("value=哪一个？",)),
+        ("action:INFO\tvalue:哪一个？", act.CallUser(content="哪一个？"), ()),
         ("action:COMPLETE\treturn:42", act.Finished(content="42"), ()),
         ("action:COMPLETE\tvalue:42", act.Finished(content="42"), ()),
         ("action:COMPLETE", act.Finished(), ()),
-        ("action:WAIT\tvalue:5", act.Wait(), ("value=5",)),
-        ("action:ABORT\tvalue:无网络", act.CallUser(), ("value=无网络",)),
+        ("action:WAIT\tvalue:5", act.Wait(seconds=5), ()),
+        ("action:WAIT\tvalue:60", act.Wait(seconds=30), ("value=60",)),
+        ("action:ABORT\tvalue:无网络", act.CallUser(content="无网络"), ()),
         ("action:LONGPRESS\tpoint:500,250", act.LongPress(x=0.5, y=0.25), ()),
-        ("action:LONGPRESS\tpoint:500,250\tduration:3", act.LongPress(x=0.5, y=0.25), ("duration=3",)),
+        ("action:LONGPRESS\tpoint:500,250\tduration:3", act.LongPress(x=0.5, y=0.25, seconds=3), ()),
         ("action:TYPE\tvalue:a: b", act.Type(content="a: b"), ()),
         ("action:TYPE\tvalue:hi\tpoint:5,6\tis_keyboard:true", act.Type(content="hi"), ("point=5,6",)),
         ("action:BACK", act.PressBack(), ()),
@@ -176,7 +177,7 @@ def test_an_action_that_the_prompt_lacks_is_refused(action: Action) -> None:
     [
         act.Click(x=0.447, y=0.081), act.LongPress(x=1, y=0), act.Drag(x=0.5, y=0.8, to_x=0.5, to_y=0.2),
         act.Type(content="a\nb: </THINK> <tool_call>"), act.OpenApp(app_name="微信"), act.Finished(content="42"),
-        act.Finished(), act.Wait(), act.CallUser(),
+        act.Finished(), act.Wait(seconds=2), act.CallUser(), act.CallUser(content="哪一个？"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("thought", ["", "想", "a\n\taction:WAIT\n</THINK> b"])

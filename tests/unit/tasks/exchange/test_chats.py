@@ -206,9 +206,9 @@ def test_an_export_of_a_masked_text_with_calls_teaches_the_same_steps(tmp_path: 
 
 @pytest.mark.parametrize("known", [None, {"unit": "thousandths"}, {"unit": "thousandths", "trajectory": {}}])
 def test_arguments_that_no_action_has_are_kept_with_the_step(tmp_path: Path, known: dict[str, Any] | None) -> None:
-    reply = {"role": "assistant", "content": "Action: wait(time=5)"}
+    reply = {"role": "assistant", "content": "Action: wait(why=5)"}
     row = {"messages": [ASKED, SCREEN, reply], "images": ["0.png"]} | ({"flywheel": known} if known else {})
     run = imported(tmp_path, "ui-tars", row)
     (trajectory,) = run.lake.rows(Trajectory, {"iteration": ITERATION})
     (step,) = run.lake.read("steps", where={"iteration": ITERATION}).to_pylist()
-    assert (step["unused_arguments"], trajectory.n_steps) == ("time=5", 1)
+    assert (step["unused_arguments"], trajectory.n_steps) == ("why=5", 1)

@@ -135,8 +135,9 @@ def test_a_text_and_a_point_that_contradict_each_other_are_refused_by_field(tmp_
         ("type(content='a')\nhotkey(key='enter')", {"type": "type", "content": "a\n"}, "", ""),
         ("type(content='a')\nhotkey(key='return')", {"type": "type", "content": "a\n"}, "", ""),
         ("type(content='a', press_enter=True)", {"type": "type", "content": "a\n"}, "", ""),
-        ("wait(time=5)", {"type": "wait"}, "", "time=5"),
-        ("Thought: It loads.\nAction: wait(time=5)", {"type": "wait"}, "It loads.", "time=5"),
+        ("wait(time=5)", {"type": "wait", "seconds": 5}, "", ""),
+        ("wait(time=50)", {"type": "wait", "seconds": 30}, "", "time=50"),
+        ("Thought: It loads.\nAction: wait(why=5)", {"type": "wait"}, "It loads.", "why=5"),
     ],
 )
 def test_a_text_is_read_as_the_reply_of_a_chat_is(
@@ -209,7 +210,7 @@ def test_the_answer_to_a_task_of_others_stays_its_action_in_an_export(
 
 
 def test_the_text_of_a_task_of_others_is_exported_as_it_came(tmp_path: Path) -> None:
-    text = "Thought: I wait.\nAction: wait(time=5)"
+    text = "Thought: I wait.\nAction: wait(why=5)"
     read = of_others(tmp_path / "theirs", action=text, other="kept")
     assert isinstance(read, Exchanged)
     form = FORMATS.class_of("label-studio")()

@@ -128,7 +128,7 @@ def test_the_funnel_takes_no_import_for_an_environment_failure_that_does_not_say
 
 def test_an_import_counts_the_steps_whose_action_it_could_not_read(run: Run, tmp_path: Path) -> None:
     call = record("b", "ada")
-    call["traj"][0]["value"]["code"] = "computer.tripleClick(x=0.1, y=0.2)"
+    call["traj"][0]["value"]["code"] = "pyautogui.click(x=0.1, y=0.2, clicks=4)"
     brought(run, tmp_path / "in", [record("a", "ada"), call])
     done = _import_records(run, -2, Request(format="agentnet", path=tmp_path / "in"), f"import:agentnet:{2:016d}")
     assert done.unreadable == 1

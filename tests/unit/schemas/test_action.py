@@ -1,0 +1,83 @@
+"""Actions: their canonical JSON, which lakes store and hash, and what is refused."""
+
+import pytest
+from pydantic import ValidationError
+
+from schemas import action as act
+from schemas.action import TYPES, action_of, from_json, point_of, seconds_of, to_json
+
+STORED = (
+    '{"type":"click","x":0.25,"y":0.75}',
+    '{"type":"left_double","x":0.25,"y":0.75}',
+    '{"type":"right_single","x":0.25,"y":0.75}',
+    '{"type":"long_press","x":0.25,"y":0.75}',
+    '{"direction":"down","type":"scroll","x":0.25,"y":0.75}',
+    '{"to_x":1.0,"to_y":0.0,"type":"drag","x":0.25,"y":0.75}',
+    '{"content":"a\\n","type":"type"}',
+    '{"key":"ctrl c","type":"hotkey"}',
+    '{"key":"ctrl","type":"press"}',
+    '{"key":"ctrl","type":"release"}',
+    '{"app_name":"Maps","type":"open_app"}',
+    '{"type":"press_home"}',
+    '{"type":"press_back"}',
+    '{"type":"press_enter"}',
+    '{"content":"https://a.example","type":"navigate"}',
+    '{"type":"navigate_back"}',
+    '{"command":"ls","type":"terminal"}',
+    '{"path":"a","type":"read_file"}',
+    '{"content":"","path":"a","type":"write_file"}',
+    '{"type":"wait"}',
+    '{"content":"","type":"finished"}',
+    '{"type":"call_user"}',
+)
+"""Rows of lakes from before actions had optional fields, one of each type."""
+
+
+@pytest.mark.parametrize("text", STORED)
+def test_a_stored_action_keeps_its_bytes(text: str) -> None:
+    assert to_json(from_json(text)) == text
+
+
+def test_the_types_of_stored_actions_keep_their_numbers() -> None:
+    """gymnasium's action space and LeRobot's vectors number the types in this order."""
+    assert tuple(TYPES)[: len(STORED)] == tuple(from_json(text).type for text in STORED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type":"move","x":0.25,"y":0.75}',
+        '{"type":"mouse_down"}',
+        '{"button":"right","type":"mouse_up","x":0.0,"y":1.0}',
+        '{"seconds":2.5,"type":"wait"}',
+        '{"seconds":5.0,"type":"long_press","x":0.25,"y":0.75}',
+        '{"content":"Which file?","type":"call_user"}',
+    ],
+)
+def test_an_optional_field_is_stored_if_it_is_set(text: str) -> None:
+    assert to_json(from_json(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"type": "mouse_down", "x": 0.5}, "`y` is missing"),
+        ({"type": "mouse_up", "y": 0.5}, "`x` is missing"),
+        ({"type": "mouse_up", "button": "wheel"}, "button"),
+        ({"type": "move"}, "x"),
+        ({"type": "wait", "seconds": 30.1}, "less than or equal to 30"),
+        ({"type": "wait", "seconds": -1}, "greater than or equal to 0"),
+        ({"type": "wait", "seconds": True}, "true is no number"),
+        ({"type": "long_press", "x": 0, "y": 0, "seconds": 6}, "less than or equal to 5"),
+        ({"type": "click", "x": 0, "y": 0, "seconds": 1}, "seconds"),
+    ],
+)
+def test_a_field_that_an_action_cannot_have_is_refused(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        action_of(fields)
+
+
+def test_an_action_at_the_pointer_has_no_place() -> None:
+    assert point_of(act.MouseDown()) is None and point_of(act.MouseUp(x=0.5, y=1)) == (0.5, 1)
+    assert point_of(act.Move(x=0, y=1)) == (0, 1) and point_of(act.Wait()) is None
+    assert seconds_of(act.Wait(seconds=2)) == 2 and seconds_of(act.MouseDown()) is None
