@@ -41,7 +41,7 @@ window.task = {
 BOX, LINK, THING, BIN = (0.5, 0.275), (0.5, 0.475), (0.5, 0.675), (0.5, 0.875)
 
 
-def at(place: tuple[float, float]) -> dict[str, float]:
+def at(place: tuple[float, float]) -> dict[str, Any]:
     return {"x": place[0], "y": place[1]}
 
 

@@ -44,7 +44,7 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     *(actions(kind, **at) for kind in ("mouse_down", "mouse_up") for at in (POINT, {}, {"button": st.just("right")})),
     actions("long_press", **POINT, seconds=SECONDS),
     actions("wait", seconds=SECONDS),
-    *(actions(kind, content=TEXT) for kind in ("call_user",)),
+    actions("call_user", content=TEXT),
     *(actions(kind) for kind in ("press_recent", "press_menu")),
     actions("scroll", **POINT, direction=st.sampled_from(["up", "down", "left", "right"])),
     actions("drag", **POINT, to_x=PLACE, to_y=PLACE),

@@ -1,5 +1,7 @@
 """What an action becomes as input events of a display."""
 
+from typing import Any
+
 import pytest
 
 from environments.desktop.environment import DesktopConfig
@@ -86,7 +88,7 @@ def test_a_desktop_that_did_not_start_is_a_failure_of_its_sandbox() -> None:
 
 
 def test_the_pointer_s_other_actions_are_events_of_a_desktop_and_code_of_osworld() -> None:
-    place = {"x": 0.5, "y": 0.5}
+    place: dict[str, Any] = {"x": 0.5, "y": 0.5}
     press, release = ["button", 1, True], ["button", 1, False]
     assert events_of(act.TripleClick(**place), *SIZE) == [["move", 500, 250], *[press, release] * 3]
     assert events_of(act.MiddleSingle(**place), *SIZE)[1:] == [["button", 2, True], ["button", 2, False]]

@@ -240,7 +240,8 @@ def test_held_keys_and_a_look_at_the_screen_are_actions_of_3_6(name: str) -> Non
 def test_the_button_goes_down_and_up_at_a_place_or_at_the_pointer(name: str) -> None:
     """The tool of 3.6: `coordinate` is optional for both."""
     down, up = called("left_mouse_down"), called("left_mouse_up")
-    moved, there = called("mouse_move", coordinate=[999, 0]), {"x": 1, "y": 0}
+    moved = called("mouse_move", coordinate=[999, 0])
+    there: dict[str, Any] = {"x": 1, "y": 0}
     for reply, actions in (
         (called("left_mouse_down", coordinate=[999, 0]), [act.MouseDown(**there)]),
         (up, [act.MouseUp()]),
