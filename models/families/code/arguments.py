@@ -130,7 +130,7 @@ def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[A
             raise ValueError(f"{named} of the {own[0]} button by name are {written} by its arguments")
         return [_AT_PLACE[kind](x=point[0], y=point[1])]
     if isinstance(action, Drag | LongPress | Move) and (button := button_of(given) or "left") != "left":
-        raise ValueError(f"no action of ours is a {action.type} with the {button} button")
+        raise ValueError(f"not supported: a {action.type} with the {button} button")
     return [action]
 
 

@@ -454,9 +454,9 @@ def test_keys_are_read_as_pyautogui_presses_them(code: str) -> None:
         ("dragTo(0.5, 0.5, button='right')", "a drag with the right button"),
         ("pyautogui.dragTo(0.5, 0.5, 0.5, button='middle')", "a drag with the middle button"),
         ("dragTo(0.5, 0.5, 0.5, 'secondary')", "'secondary' is no tween of dragTo"),
-        ("press('')", "'' is no key"),
-        ("press('ctrl c')", "'ctrl c' is no key"),
-        ("keyDown('')", "'' is no key"),
+        ("press('')", "'' is not a key"),
+        ("press('ctrl c')", "'ctrl c' is not a key"),
+        ("keyDown('')", "'' is not a key"),
     ],
 )
 def test_code_that_is_no_action_of_ours_says_what_is_wrong_and_is_taken_for_no_other(code: str, said: str) -> None:

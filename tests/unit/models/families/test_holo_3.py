@@ -107,10 +107,10 @@ def test_a_scrolls_size_is_reported_and_a_waits_duration_is_performed() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (step({"tool_name": "update_plan", "goals": []}), "no action of ours is update_plan"),
-        (step({"tool_name": "move", "element": "a", "x": 1, "y": 2}), "no action of ours is move"),
-        (step({"tool_name": "drag_to", "element": "a", "x": 1, "y": 2}), "no action of ours is drag_to"),
-        (step({"tool_name": "click", "x": 1, "y": 2, "button": "back"}), "no button 'back'"),
+        (step({"tool_name": "update_plan", "goals": []}), "not supported: update_plan"),
+        (step({"tool_name": "move", "element": "a", "x": 1, "y": 2}), "not supported: move"),
+        (step({"tool_name": "drag_to", "element": "a", "x": 1, "y": 2}), "not supported: drag_to"),
+        (step({"tool_name": "click", "x": 1, "y": 2, "button": "back"}), "unknown mouse button 'back'"),
         (step({"tool_name": "hotkey", "keys": ["a", "b", "c", "d"]}), "4 keys at once"),
         (step({"tool_name": "hotkey", "keys": ["a"], "repeat_count": 0}), "pressed 0 times"),
         (step({"tool_name": "click", "x": 1}), "`y` is missing"),
