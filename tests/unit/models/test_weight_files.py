@@ -111,9 +111,9 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "an index that is no JSON": (lambda folder: (folder / INDEX).write_text("version https://git-lfs"), "JSONDecode"),
     "an index without a map": (lambda folder: (folder / INDEX).write_text("[]"), "index.json: TypeError"),
     "an index of nothing": (_index({}), "names no file"),
-    "an index of a pickle": (_index({"a": "pytorch_model.bin"}), "no safetensors file of its directory"),
-    "an index of a file elsewhere": (_index({"a": "../model.safetensors"}), "no safetensors file of its directory"),
-    "an index of a number": (_index({"a": 7}), "no safetensors file of its directory"),
+    "an index of a pickle": (_index({"a": "pytorch_model.bin"}), "not a safetensors file in its directory"),
+    "an index of a file elsewhere": (_index({"a": "../model.safetensors"}), "not a safetensors file in its directory"),
+    "an index of a number": (_index({"a": 7}), "not a safetensors file in its directory"),
     "an index of more than the whole file": (_both, "transformers reads the one"),
     "a file that the config names": (
         lambda folder: (folder / "config.json").write_text('{"transformers_weights": "ema.safetensors"}'),

@@ -51,7 +51,7 @@ def test_a_profile_for_gpus_begins_from_a_checkpoint_folder_with_one_command(
 WRONG = {
     "adapters on layers that no model has": (["train.lora.rank=4", 'train.lora.targets=["nope_proj"]'], "lora.targets"),
     "rows of ranks that do not divide them": (["train.replicas=3", "train.processes=4"], "`train.replicas` is 3"),
-    "a server that is none": (["policy.server.url=localhost:8000"], "no web address"),
+    "a server that is none": (["policy.server.url=localhost:8000"], "not a web address"),
     "updates that nobody knows": (["policy.server.command=true {port}", "policy.server.update=vlm"], "no 'vlm'"),
     "a server without log probabilities": (
         ["policy.server.url=http://localhost:8000/v1", "train.method=grpo"],
