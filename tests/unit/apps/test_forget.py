@@ -120,7 +120,7 @@ def test_its_name_leaves_the_words_about_others_and_who_was_turned_away_for_it_i
     assert json.loads(kept) == [{"trajectory_id": "a forgotten trajectory", "step": 0}]
     assert lake.read("quality_overrides", ["reason"])["reason"].to_pylist() == ["a forgotten trajectory is known"]
     show_forgotten(found)
-    assert f"until `flywheel refilter`: {other}" in capsys.readouterr().out
+    assert f"(`flywheel refilter` decides again): {other}" in capsys.readouterr().out
 
 
 def test_it_does_not_come_back_by_whoever_writes_it_again(own: Place) -> None:

@@ -118,7 +118,7 @@ def test_the_player_takes_the_steps_that_the_pages_ask_for(words: str, initial: 
 
 
 def test_where_to_look_does_not_follow_from_a_site_s_pages_but_from_what_the_screen_shows() -> None:
-    with pytest.raises(PlayerLost, match="no page is"):
+    with pytest.raises(PlayerLost, match="no page matches"):
         steps_of(
             Player(vocabulary(PAGES), LAYOUT),
             LAYOUT.walk(dict(WORLD.start), 0),
