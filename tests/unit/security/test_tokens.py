@@ -88,7 +88,7 @@ def documents(family: Any, text: str) -> tuple[Context, TrainSample, Rollout]:
     """A step as it is met, as a demonstration and as a reply without tokens, with a text wherever one can stand."""
     action = typed(family, text)
     plain, reply = family.reply(text, action, SIZE), family.taught(text, action, SIZE)
-    shown = ("2", "3")[-family.history_images :]
+    shown = ("2", "3")[-family.rule.live :]
     read = family.read(Completion(plain), SIZE)
     met = Context(text, (PastStep(read.thought, read.action_text, screen(2)),), screen(3), 0, thinks=family.thinks)
     demonstration = TrainSample("t", shown, text, (Past(read.thought, to_json(action)),), text, to_json(action))
