@@ -75,6 +75,7 @@ def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(tu
     assert not list((tmp_path / "home" / "work" / lake.lake_id).glob("adopted-*"))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(turned: Turned, tmp_path: Path) -> None:
     small = turned(0)
     lake = Lake.open(small.lake)
@@ -93,6 +94,7 @@ def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(turned: Turned,
     assert lake.versions() == before and sorted(lake.blobs.store.sizes()) == stored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "said"),
     [

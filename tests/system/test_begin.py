@@ -60,6 +60,7 @@ def test_a_signal_while_a_command_is_still_loading_ends_it_with_one_line(
     assert re.fullmatch(rf"flywheel: ended by {number.name}; [^\n]*\.\n", said), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_while_a_command_ends_changes_nothing(first: signal.Signals, second: signal.Signals) -> None:

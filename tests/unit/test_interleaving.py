@@ -118,6 +118,7 @@ def test_a_lease_is_one_process_s_at_a_time_and_a_refusal_names_why(critical: Ca
     assert any(ended == ["held", "held"] for ended, _ in found)
 
 
+@pytest.mark.slow
 def test_processes_that_decide_at_once_do_so_one_after_the_other(critical: Callable[..., Any]) -> None:
     for ended, left in critical(promotion_lock, 2, SWITCHES) + critical(promotion_lock, 3, 2):
         assert set(ended) == {"held"} and released(left), (ended, left)

@@ -92,6 +92,7 @@ def test_groups_that_cannot_teach_are_refilled_and_a_collection_that_was_cut_sho
     assert again == {row["trajectory_id"] for row in rows}
 
 
+@pytest.mark.slow
 def test_one_reward_for_all_is_said_and_the_champion_stays(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small), 0.0), iterations=1)
     trained = result(begun, "train")

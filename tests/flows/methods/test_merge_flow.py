@@ -44,6 +44,7 @@ def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluate
         retrain(small, version)
 
 
+@pytest.mark.slow
 def test_policies_of_different_starts_are_refused_and_nothing_is_registered(turned: Turned) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)

@@ -16,6 +16,7 @@ COMMAND = [sys.executable, "-m", "apps.cli", "serve-osworld"]
 WITHOUT = {name: value for name, value in os.environ.items() if name != "FLYWHEEL_OSWORLD_TOKEN"}
 
 
+@pytest.mark.slow
 @ON_OSWORLD_S
 def test_it_says_where_it_listens_and_a_signal_ends_it_with_its_desktop() -> None:
     server = subprocess.Popen(

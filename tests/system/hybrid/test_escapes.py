@@ -56,6 +56,7 @@ def test_there_are_at_least_twenty_five() -> None:
     assert len(NAMES) >= 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_no_way_leads_out_and_the_next_lease_works(attempts: Attempts, name: str) -> None:
     answer, reward = attempts.attempt(name)

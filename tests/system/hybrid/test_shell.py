@@ -220,6 +220,7 @@ def test_what_children_computed_whose_end_their_parent_ignores_is_counted() -> N
     shell(each, 20.0, SandboxLimits(cpu_s=2))
 
 
+@pytest.mark.slow
 def test_what_children_computed_is_counted_once() -> None:
     async def each(terminal: TerminalSession) -> None:
         await terminal.run(

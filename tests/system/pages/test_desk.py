@@ -251,6 +251,7 @@ def test_a_key_that_is_pressed_twice_is_one_decision(ada: Desk) -> None:
     assert ada.browser.execute_script("return window.posts") == 1 and len(ada.reviews()) == before + 1
 
 
+@pytest.mark.slow
 def test_undo_that_is_pressed_twice_takes_back_one_decision(ada: Desk) -> None:
     """Also where the first press opens the page of what it undid, on which an earlier decision stands."""
     ada.open("/queue/1")

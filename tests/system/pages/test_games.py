@@ -171,6 +171,7 @@ def test_a_page_of_one_s_own_is_given_seed_and_level_and_its_chance_is_the_seeds
     assert other[:2] == [6, 2] and other[2:] != first[2:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reads", "answer"),
     [

@@ -111,6 +111,7 @@ def test_every_widget_is_asked_for_and_solved() -> None:
     assert within(solved) == wanted
 
 
+@pytest.mark.slow
 def test_a_wrong_action_gets_no_reward() -> None:
     keys = [page(layout, seed) for layout in ("form", "survey", "player") for seed in range(4)]
 
@@ -131,6 +132,7 @@ def test_a_wrong_action_gets_no_reward() -> None:
     assert len(rewards) >= 3 and set(rewards) == {0.0}
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_in_another_browser() -> None:
     keys = [key_of(split, number, 3) for split in ("train", "test") for number in range(20 if NIGHTLY else 2)]
     assert played(keys) == played(list(reversed(keys)))[::-1]

@@ -319,6 +319,7 @@ LOOPS["at every key"] = LOOPS["at a click"].replace("onclick=", "onkeydown=")
 STILL = "<body><script>window.task = { start: () => 'Go.', reward: () => null };</script>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_page_that_loops_without_end_takes_no_neighbour_in_its_browser_with_it(tmp_path: Path, loop: str) -> None:
     (tmp_path / "endless.html").write_text(LOOPS[loop])
@@ -371,6 +372,7 @@ DRAGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DRAGS)
 def test_what_a_page_lets_be_dragged_arrives_with_its_data_from_anywhere_in_it_to_anywhere_in_the_target(
     tmp_path: Path, kind: str

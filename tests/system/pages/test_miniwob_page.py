@@ -64,6 +64,7 @@ def click(element: Element) -> Click:
     return Click(x=element.centre[0], y=element.centre[1])
 
 
+@pytest.mark.slow
 def test_a_trajectory_is_the_same_to_the_pixel_whatever_was_done_in_the_page_before():
     templates = ["social-media", "click-menu", "email-inbox", "tic-tac-toe", "use-spinner", "click-collapsible"]
 

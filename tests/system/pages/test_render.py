@@ -71,6 +71,7 @@ def check(folder: Path, pages: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_rendering_adds_the_missing_pages_and_doubles_nothing(flywheel: Call, tmp_path: Path) -> None:
     status, out, err = flywheel(*words(tmp_path, 3))
     first = json.loads(out)

@@ -53,6 +53,7 @@ async def played(sandbox: WebAppSandbox) -> list[Outcome]:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["notes-tick", "notes-add"])
 def test_a_hand_that_does_what_is_asked_scores_one_and_nothing_before(template: str):
     async def work(lease: Callable[[str, int], Any]) -> list[list[Outcome]]:

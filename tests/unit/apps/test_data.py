@@ -14,6 +14,7 @@ from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS.names)
 def test_every_format_is_written_from_a_lake_and_read_again(
     place: Place, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], sentence: Sentences
@@ -42,6 +43,7 @@ def test_an_export_says_of_which_routes_it_is_and_warns_where_failures_would_be_
     assert "route" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS.names)
 def test_of_every_format_an_export_names_what_was_not_accepted(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: Sentences
@@ -54,6 +56,7 @@ def test_of_every_format_an_export_names_what_was_not_accepted(
     sentence.lines(said.err, others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -87,6 +90,7 @@ def test_an_import_of_what_is_not_there_is_refused_before_a_server_starts(
         import_(tmp_path, "agentnet", config=place.file, unit="inches")
 
 
+@pytest.mark.slow
 def test_an_export_is_redacted_by_default_and_as_it_is_where_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], sentence: Sentences
 ) -> None:

@@ -218,6 +218,7 @@ def child(lake: Lake, name: str, parent: str, **fields: Any) -> None:
     lake.append("policies", [{**row, **made, **fields}])
 
 
+@pytest.mark.slow
 def test_policies_made_from_those_that_learned_from_it_are_named_as_such_also_merged_ones(
     own: Place, capsys: pytest.CaptureFixture[str], sentence: Sentences
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_shell_completes_verbs_and_options(words: str, offered: str) -> None:
     assert done.returncode == 0 and offered in done.stdout.split()
 
 
+@pytest.mark.slow
 def test_a_first_command_in_an_empty_folder_says_nothing_of_libraries(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3])}
     words = [sys.executable, "-c", "from apps.cli import main; main()", "evaluate", "--policy", "nobody"]

@@ -27,6 +27,7 @@ def job(kind: str, folder: Path, lora: LoraConfig) -> Job:
     return chats.job(folder, kind, steps=3, lora=lora, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "rank"), [("small", 0), ("qwen2_5_vl", 0), ("qwen2_5_vl", 4), ("qwen3_vl", 0), ("qwen3_vl", 4)]
 )

@@ -69,6 +69,7 @@ def test_it_learns_the_verifiers_word_and_says_the_same_when_it_is_read_again(fi
     assert judge.knows("fake/dark", 3) and not judge.knows("fake/dark", 40) and not judge.knows("fake/other", 3)
 
 
+@pytest.mark.slow
 def test_another_training_is_another_version(fitted: Fitted, tmp_path: Path) -> None:
     fitted.write(tmp_path / "a")
     other = Fitted(fitted.net, fitted.config.model_copy(update={"shift": 1.0}))

@@ -176,6 +176,7 @@ def critic_of(learner: Learner) -> dict[str, Tensor]:
     return {name: whole(tensor).detach().clone() for name, tensor in flat.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["small", "large"])
 @pytest.mark.parametrize(("keep", "exact"), [("masters", True), ("nothing", False)])
 def test_a_critic_that_stands_alone_goes_on_from_its_fp32_weights_too(

@@ -66,6 +66,7 @@ def test_a_killed_training_resumes_with_the_losses_it_would_have_had(
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_base_that_one_trains(folder: Path, forked: None) -> None:
     settings = {"steps": 3, "letters_steps": 1, "batch": 4}
     alone = job(folder, settings=settings)

@@ -40,6 +40,7 @@ def started(job: Job, folder: Path, **environment: str) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
 
 
+@pytest.mark.slow
 def test_a_trainer_whose_starter_is_gone_ends_and_writes_nothing(folder: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -189,6 +189,7 @@ def succeeded(lake: Lake, row, **of: object) -> None:
 KEPT = [("t", 0), ("t", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tried", [{}, {"success": False, "n_steps": 5}, {"success": False}, {"success": True, "n_steps": 3}]
 )

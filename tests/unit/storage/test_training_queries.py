@@ -161,6 +161,7 @@ def test_with_slices_all_replies_between_two_folds_come_at_once_and_each_as_ofte
         assert len(times) / total == pytest.approx(often[row] / count, rel=0.15, abs=3 / count)
 
 
+@pytest.mark.slow
 def test_a_share_of_the_trajectories_is_read_without_their_thoughts_or_all_of_them(busy: Lake, tmp_path: Path) -> None:
     def thoughts_of(sample: TrainSample) -> tuple[str, ...]:
         return (sample.thought, *(past.thought for past in sample.history))

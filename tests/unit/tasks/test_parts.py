@@ -73,6 +73,7 @@ def without_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name not in ("created_at", "seconds")} for one in found]
 
 
+@pytest.mark.slow
 def test_thinking_in_parts_gives_the_same_thoughts(lakes: tuple[Path, Path]) -> None:
     chosen = {"thinkers": [ME, "template"], "tries": 2}
     runs = run_of(wheel(lakes[0], **chosen)), run_of(by_several(wheel(lakes[1], **chosen)))

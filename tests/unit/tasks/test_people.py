@@ -51,6 +51,7 @@ def retrained(lake: Lake, method: str) -> str:
     return train_retrained.fn(config, pin_data.fn(config, None))
 
 
+@pytest.mark.slow
 def test_a_correction_is_a_preference_that_the_next_policy_learns_from(lake: Lake) -> None:
     name = failed(lake)
     submit(lake, Draft(name, 0, "ada", "correct", step=0, action=BETTER, thought="Below."))
@@ -61,6 +62,7 @@ def test_a_correction_is_a_preference_that_the_next_policy_learns_from(lake: Lak
     assert "reviews" in learned.row.pins
 
 
+@pytest.mark.slow
 def test_a_failure_that_a_person_accepted_is_imitated_by_the_next_policy(lake: Lake) -> None:
     before = pin_data.fn(config_for(lake), None).recipe.pins
     submit(lake, Draft(failed(lake), 0, "ada", "accept"))

@@ -95,6 +95,7 @@ def rows(lake: Lake, table: str = "annotations") -> list[dict[str, Any]]:
     return sorted(lake.read(table, where=where).to_pylist(), key=lambda one: (one["trajectory_id"], one["step"]))
 
 
+@pytest.mark.slow
 def test_the_first_thinker_whose_thought_is_kept_writes_it_and_its_thoughts_are_before_the_next_step(
     lake: Path,
 ) -> None:

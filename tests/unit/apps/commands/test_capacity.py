@@ -46,6 +46,7 @@ def test_adapters_leave_the_weights_beside_them_in_bf16(flywheel: Call, model: s
     assert train.lora.rank == 16 and train.memory.frozen == "bfloat16"
 
 
+@pytest.mark.slow
 def test_4_bits_fit_where_bf16_does_not_and_8_bit_moments_take_a_quarter(flywheel: Call, model: str) -> None:
     four = found(flywheel, model, "--gpus", "1x16", "--lora", "train.memory.frozen=nf4")
     assert four["status"] == 0 and four["parts_gib"]["frozen weights"] == pytest.approx(6.7, abs=0.1)

@@ -31,6 +31,7 @@ def test_a_profile_for_gpus_fits_on_them_with_seven_billion_weights(flywheel: Ca
     assert (plan["trained"] < 1e9) == (name == "gpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GPUS)
 @pytest.mark.parametrize("method", ["sft", "grpo", "ppo"])
 def test_a_profile_for_gpus_begins_from_a_checkpoint_folder_with_one_command(

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
 from apps.report.build import build_report
@@ -11,6 +12,7 @@ from tests.unit.apps.conftest import Place
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_a_thought_is_shown_with_its_author_and_patterns_and_never_as_markup(
     fresh: Place, desk: TestClient, first: dict[str, Any]
 ) -> None:

@@ -196,6 +196,7 @@ def seen(served: Served) -> list[list[Any]]:
     return [json.loads(row) for row in content.replace(b"\0", b"").splitlines()]
 
 
+@pytest.mark.slow
 def test_each_action_of_ours_reaches_x_through_pyautogui(served: Served, environment: OsworldEnvironment) -> None:
     async def run() -> None:
         async with SandboxPool([environment]) as pool, pool.lease(environment.task("note"), 1) as sandbox:
@@ -244,6 +245,7 @@ def test_each_action_of_ours_reaches_x_through_pyautogui(served: Served, environ
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_text_of_any_script_is_in_the_file_in_the_end_and_the_evaluator_says_so(
     served: Served, environment: OsworldEnvironment
 ) -> None:

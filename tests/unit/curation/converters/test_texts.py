@@ -67,6 +67,7 @@ def same(name: str, record: Exchanged, folder: Path) -> None:
         assert one.about == again.about and record.is_target(number) == back.is_target(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS.names)
 @pytest.mark.parametrize("target", [None, False])
 @pytest.mark.parametrize("place", [0, 2])

@@ -51,6 +51,7 @@ def test_of_newly_made_tasks_the_player_solves_nearly_all_within_their_limits_wh
             assert row["accepted"] >= 2 and row["solvable"] >= made_tasks.LEAST, row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_maker_writes_is_rewarded_when_it_is_played_in_the_order_of_the_words(name: str) -> None:
     first = proposed(name, 12)

@@ -81,6 +81,7 @@ def test_each_action_reaches_x_as_pointer_and_key_events_and_text_of_any_script_
     on_a_box(work)
 
 
+@pytest.mark.slow
 def test_more_different_characters_than_a_keyboard_has_keys_all_arrive() -> None:
     text = "".join(chr(code) for code in range(0x4E00, 0x4E00 + 100))
 
@@ -118,6 +119,7 @@ def test_a_screenshot_has_the_pointer_the_size_of_the_screen_and_the_same_bytes_
     on_a_box(work, config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", EACH)
 def test_a_task_starts_alike_twice_and_its_script_reaches_the_reward_within_its_steps(template: str) -> None:
     async def run() -> None:
@@ -190,6 +192,7 @@ asyncio.run(run())
 """
 
 
+@pytest.mark.slow
 def test_nothing_of_a_desktop_is_left_when_its_owner_is_killed_outright() -> None:
     owner = subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None

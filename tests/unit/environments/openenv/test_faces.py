@@ -78,6 +78,7 @@ def test_gymnasiums_own_checker_warns_of_nothing() -> None:
         made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_vector_of_two_environments_acts_for_a_hundred_steps(mode: Any) -> None:
     with served_apart(serving(sandboxes=2)) as url:

@@ -108,6 +108,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ENDS)
 def test_what_ends_a_worker_or_garbles_it_is_the_environments_failure_and_the_next_lease_works(what: str) -> None:
     async def run() -> tuple[str, list[int], float]:
@@ -248,6 +249,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(monkeypatch: pytest.MonkeyPatc
     assert folders() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "reason"),
     [

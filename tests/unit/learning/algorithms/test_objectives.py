@@ -98,6 +98,7 @@ def test_replies_of_other_probabilities_than_the_trainers_stop_it_before_its_fir
         Learner(plan, raw, 0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["grpo", "ppo"])
 def test_an_actor_that_disagrees_with_the_trainer_is_warned_of_and_refused_beyond_the_limit(
     method: str, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str], sentence: Sentences

@@ -70,6 +70,7 @@ def test_tensorboard_shows_the_steps_that_were_made_again_once(tmp_path: Path) -
     assert [one.wall_time for one in events.Scalars("train/kl")] == [1e9 + step for step in (1, 2, 3, 4)]
 
 
+@pytest.mark.slow
 def test_weights_and_biases_keeps_an_offline_run_of_one_id(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     from wandb.proto.wandb_internal_pb2 import Record

@@ -84,6 +84,7 @@ def test_broken_forms_say_what_is_wrong(said: str) -> None:
     assert parsed.action is None and parsed.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply",
     [

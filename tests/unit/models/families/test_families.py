@@ -198,6 +198,7 @@ def test_a_python_literal_is_a_call_where_json_can_say_it(call: str, action: Act
     assert read.action == action and (action is not None or read.error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FAMILIES.names if name not in ("tiny", "thousandths", "pixels")])
 @pytest.mark.parametrize("piece", range(4))
 def test_a_long_reply_is_read_in_time_that_grows_with_its_length(name: str, piece: int) -> None:

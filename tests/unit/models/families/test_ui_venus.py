@@ -62,6 +62,7 @@ def test_places_are_those_of_its_own_readers(
     assert found.thought == "I see." and found.action_text == f"<action>{call}</action>" and not found.unused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [720, 768, 1024, 1080, 1280, 1920, 2400])
 def test_every_coordinate_is_the_pixel_of_its_own_reader_and_a_browsers_is_at_most_the_next(side: int) -> None:
     """`normalized_point`, `to_pixel` and `point`; the last rounds, and an environment of ours cuts."""

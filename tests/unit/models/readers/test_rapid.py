@@ -66,6 +66,7 @@ def test_small_text_is_read_wherever_it_stands_on_a_screen_wider_than_rapidocr_s
     assert {one.name for one in reader.read(out.getvalue())} == {f"Label {number}7" for number in range(4)}
 
 
+@pytest.mark.slow
 def test_a_line_across_the_edges_of_tiles_is_one_line(reader: RapidReader) -> None:
     picture = Image.new("RGB", (1400, 400), "white")
     text = "The quick brown fox jumps over the lazy dog while nine other animals are watching"

@@ -20,6 +20,7 @@ def policy(directory: Path, **keys: Any) -> VlmPolicy:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_chat_s_reply_is_the_same_alone_and_in_a_batch(kind: Any, tmp_path: Path) -> None:
     build_random(kind, TEXTS, 0, tmp_path / kind)

@@ -400,6 +400,7 @@ def test_transformers_serve_says_what_the_model_says_here(served: str, turned: P
         VlmPolicy(turned, gone).act(contexts[:1])
 
 
+@pytest.mark.slow
 def test_what_transformers_serve_samples_from_is_not_decided_by_the_checkpoint(
     served: str, turned: Path, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
         server.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "kind", "body"),
     [

@@ -106,6 +106,7 @@ EACH = [
 """Every chat in every format at full size, else in one of them."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "chat", "steps"), EACH)
 def test_words_and_further_replies_of_a_chat_are_context_of_what_it_teaches(
     tmp_path: Path, name: str, chat: list[dict[str, Any]], steps: list[int]
@@ -159,6 +160,7 @@ def test_a_step_without_an_action_that_no_record_takes_out_is_turned_away(tmp_pa
     assert "step 0 holds no action" in run.lake.read("verdicts").to_pylist()[-1]["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "steps"),
     [("confirmed", [0, 2]), ("after a garbled reply", [0, 3]), ("terminate", [0, 2]), ("declined", [0, 2, 4])],
@@ -196,6 +198,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS.names)
 def test_an_export_of_a_masked_text_with_calls_teaches_the_same_steps(tmp_path: Path, masked: Run, name: str) -> None:
     out = tmp_path / "out"

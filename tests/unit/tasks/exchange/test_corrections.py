@@ -100,6 +100,7 @@ def test_no_trainer_of_others_gets_a_replayed_or_corrected_step_for_a_target(
     assert mix["length"] == len(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["atif", "verl"] if NIGHTLY else ["atif"])
 def test_what_was_no_target_is_none_where_it_is_imported(
     corrected: tuple[Config, Lake], tmp_path: Path, name: str
@@ -252,6 +253,7 @@ def test_what_was_a_target_is_one_where_it_is_imported_and_nothing_else_is(
     assert _lessons(_masked(tmp_path / "again"), names) == TAUGHT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ui-tars", "verl", "trl", "scalecua"] if NIGHTLY else ["ui-tars", "trl"])
 def test_a_trainer_of_others_reads_the_thoughts_that_people_wrote_and_the_recorded_ones_stay_beside(
     busy: tuple[Config, Lake], tmp_path: Path, name: str

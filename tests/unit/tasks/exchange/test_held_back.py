@@ -67,6 +67,7 @@ def brought(run: Run, form: str, folder: Path) -> dict[str, Verdict]:
 KEPT = sorted(FORMATS.names) if NIGHTLY else ["agentnet", "trl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", KEPT)
 def test_what_was_held_back_is_held_back_where_it_is_imported_with_the_reason(
     place: Place, tmp_path: Path, form: str, sentence: Sentences
@@ -94,6 +95,7 @@ def test_what_was_held_back_is_held_back_where_it_is_imported_with_the_reason(
     sentence(found[failed.trajectory_id].reason)
 
 
+@pytest.mark.slow
 def test_what_was_accepted_since_is_imported_anew_and_accepted(place: Place, tmp_path: Path) -> None:
     one = successes(place.lake)[0]
     held(place.lake, one, "quarantine", "judge: on probation")
@@ -108,6 +110,7 @@ def test_what_was_accepted_since_is_imported_anew_and_accepted(place: Place, tmp
     assert {"sft", "quarantine"} == set(routes)
 
 
+@pytest.mark.slow
 def test_a_claim_of_success_is_no_verifier_s_word_on_a_task_of_the_suite_that_only_a_judge_scores(
     place: Place, tmp_path: Path
 ) -> None:

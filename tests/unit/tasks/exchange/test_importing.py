@@ -60,6 +60,7 @@ def test_one_that_no_lake_keeps_is_refused_by_file_line_and_field(found: Exchang
     assert isinstance(refused, RecordRefused) and said in str(refused) and "answers.json, line 3" in str(refused)
 
 
+@pytest.mark.slow
 def test_a_data_set_is_read_a_record_at_a_time(tmp_path: Path) -> None:
     for number in range(40):
         (tmp_path / f"{number}.png").write_bytes(picture(number).png)
@@ -146,6 +147,7 @@ def lengths(form: str, path: Path) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS.names)
 @pytest.mark.parametrize("targets", [(None, None), (True, True), (False, True)])
 def test_an_export_in_any_other_format_is_refused_by_its_name_or_read_with_the_same_steps(

@@ -202,6 +202,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "policy"), ASKED, ids=str)
 def test_the_prompts_of_an_export_are_the_tokens_that_the_policy_read(
     built: Callable[[str], Path], tmp_path: Path, kind: str, policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -278,6 +279,7 @@ def test_weights_that_were_renewed_within_an_iteration_have_the_tokenizer_of_the
     assert place.export(tmp_path / "out").prompts == place.read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "why"),
     [

@@ -71,6 +71,7 @@ def test_steps_that_their_record_calls_wrong_or_redundant_are_context_and_the_re
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_a_lake_taught_is_taught_where_it_is_imported_whatever_rules_found_of_it(
     folder: Path, tmp_path: Path
 ) -> None:

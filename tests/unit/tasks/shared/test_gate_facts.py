@@ -63,6 +63,7 @@ def test_no_clean_trajectory_is_lost_where_a_clock_ticks(lake: Lake) -> None:
     assert all(one.clock for one in CLOCKS) and set(gates(lake, CLOCKS)) == {""}
 
 
+@pytest.mark.slow
 def test_what_changed_nothing_but_the_clock_is_found_out(lake: Lake) -> None:
     assert dict(zip(WRONG, gates(lake, WRONG.values()), strict=True)) == FAULTS
 

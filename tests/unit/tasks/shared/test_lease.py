@@ -50,6 +50,7 @@ def elsewhere(lake: Lake, number: int, silent_s: float = 0.0) -> None:
     os.utime(path, (at, at))
 
 
+@pytest.mark.slow
 def test_of_runs_that_begin_at_once_one_turns_and_the_others_are_refused(lake: Lake, sentence: Sentences) -> None:
     runs = [turner(lake) for _ in range(4)]
     try:

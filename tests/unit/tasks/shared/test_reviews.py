@@ -191,6 +191,7 @@ def test_of_two_processes_that_decide_at_once_one_writes_and_the_other_hears_of_
     assert sorted(ends) == sorted(["written", review.person])
 
 
+@pytest.mark.slow
 def test_ten_annotators_at_once_lose_nothing(lake: Lake) -> None:
     count = 6 if NIGHTLY else 3
     for number in range(1, count):

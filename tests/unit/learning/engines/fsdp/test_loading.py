@@ -20,6 +20,7 @@ from tests.unit.learning.chats import job
 LORA = LoraConfig(rank=4, alpha=16.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lora", [LoraConfig(), LORA])
 def test_weights_and_buffers_are_those_that_the_library_reads(kind: str, lora: LoraConfig, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def rounded(plan: Job, folder: Path) -> Job:
     return plan.model_copy(update={"parent": folder})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "off"), [("float32", 1e-3), ("bfloat16", 0.1)])
 def test_adapters_get_the_gradient_that_they_get_beside_the_rounded_weights(
     precision: str, off: float, tmp_path: Path
@@ -86,6 +87,7 @@ def test_adapters_get_the_gradient_that_they_get_beside_the_rounded_weights(
     assert all((four[name] - full[name]).norm() <= off * full[name].norm() for name in full)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])
 def test_the_policy_is_the_rounded_weights_with_the_adapters_in_them(kind: Any, tmp_path: Path) -> None:
     plan = job(tmp_path, kind, lora=LORA, memory=FOUR)
