@@ -77,6 +77,7 @@ def test_a_whole_iteration_with_two_trainer_processes_runs_there(folder: Path) -
         pytest.param("command", {"command": f"{sys.executable} submit.py {{node}}"}, marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.slow
 def test_a_training_of_two_processes_runs_there_however_it_is_started(
     launch: str, machines: dict[str, object], folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

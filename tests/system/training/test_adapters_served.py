@@ -77,6 +77,7 @@ def mismatch(plan: Job, folder: Path, runner: ServerModel | None, by: Path) -> f
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["vllm", pytest.param("sglang", marks=pytest.mark.nightly)])
+@pytest.mark.slow
 def test_what_answers_is_the_adapter_and_its_log_probabilities_are_the_trainers(
     kind: str, trained: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

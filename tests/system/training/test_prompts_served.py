@@ -18,6 +18,7 @@ from tests.unit.tasks.exchange.test_prompts import THOUGHTS, VERSION, collect, p
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["vllm", pytest.param("sglang", marks=pytest.mark.nightly)])
+@pytest.mark.slow
 def test_the_prompts_of_an_export_are_those_that_the_server_read(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

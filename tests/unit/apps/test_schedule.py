@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
         (["up"], "http://127.0.0.1:9/api", "at http://127.0.0.1:9/api does not answer"),
     ],
 )
+@pytest.mark.slow
 def test_what_to_do_is_said_in_one_line_and_nothing_is_started(
     tmp_path: Path, words: list[str], api: str, said: str
 ) -> None:
