@@ -41,7 +41,7 @@ def test_a_judge_is_trained_kept_in_the_lake_fetched_again_and_asked_about_other
     assert report.judged == len(unseen) == made.test.n
     with pytest.raises(UsageError, match="too few"):
         train_judge(config, lake, "second", (5, 6))
-    with pytest.raises(UsageError, match="no name"):
+    with pytest.raises(UsageError, match="not the name"):
         train_judge(config, lake, "../up", None)
 
 
