@@ -12,6 +12,7 @@ Importing the package loads neither torch nor Prefect. Each part is loaded at it
 
 import importlib
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenLake", "RunResult", "StoredTrajectory", "open", "run"]
 
 
-def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "OpenLake":
+def open(uri: "str | os.PathLike[str] | None" = None, *, config: "str | Path | None" = None, **lake: Any) -> "OpenLake":
     """Open an existing lake.
 
     Args:
@@ -45,7 +46,7 @@ def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "
     from storage.lake import Lake
 
     given = lake if uri is None else {"uri": uri, **lake}
-    overrides = [f"lake.{key}={json.dumps(value)}" for key, value in given.items()]
+    overrides = [f"lake.{key}={json.dumps(value, default=os.fspath)}" for key, value in given.items()]
     return OpenLake(Lake.open(load_config(config, overrides).lake, create=False))
 
 

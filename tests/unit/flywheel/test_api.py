@@ -80,7 +80,7 @@ def test_a_frame_is_read_anew_at_each_collection_and_a_pinned_version_is_not(pla
 
 
 def test_a_trajectory_has_its_steps_in_order_their_actions_and_pictures(place: Path):
-    found = flywheel.open(str(place)).trajectory("t0")
+    found = flywheel.open(place).trajectory("t0")
     assert [step.step for step in found.steps] == [0, 1] and found.row["task_id"] == "miniwob/a"
     assert found.action(0) == Click(x=0.25, y=0.75) and found.action(1) is None
     assert found.image(0).size == (4, 3) and found.image(0).getpixel((0, 0)) == (255, 0, 0)
@@ -135,7 +135,7 @@ def test_what_is_not_there_is_refused_by_name(place: Path, tmp_path: Path):
     with pytest.raises(LakeError, match="rollouts"):
         lake.table("rollouts")
     with pytest.raises(LakeError, match="no lake"):
-        flywheel.open(str(tmp_path / "none"))
+        flywheel.open(tmp_path / "none")
     with pytest.raises(UsageError, match="endpiont"):
         flywheel.open(str(place), endpiont="http://127.0.0.1:1")
 

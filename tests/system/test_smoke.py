@@ -1,0 +1,26 @@
+"""The profile `smoke`, as its users run it: one command in an empty folder, on a machine without a browser."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flywheel
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_one_command_in_an_empty_folder_gives_a_measured_policy_without_a_browser(tmp_path: Path) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLYWHEEL_HOME": str(tmp_path / "home"), "PATH": str(tmp_path)}
+    environ.pop("PREFECT_API_URL", None)
+    command = [sys.executable, "-m", "apps.cli", "run", "--config", "smoke"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lake = flywheel.open(tmp_path / "lake")
+    prepared, iteration = lake.iterations()
+    assert prepared.explorer and iteration.trajectories == 80 and iteration.success is not None and iteration.finished
+    assert (tmp_path / "lake/report/index.html").is_file()
