@@ -6,6 +6,7 @@ The same seed gives the same pixels. The tasks:
 - `click-one`: click the only button. `click-red` and so on: click the only button, which has this colour.
 - `click-of-three`: click one of three buttons.
 - `two-steps`, `three-steps`: click two or three buttons in order.
+- `moving`: click the only button four times. It moves after each click.
 - `enter-text`: type a word and click a button.
 - `dies`: as `click-target`, but the sandbox dies at the first action if the seed is a multiple of three.
 - `note`: type two words. The task has no verifier and never ends by itself; a judge scores it.
@@ -34,8 +35,12 @@ COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220), 
 _WORDS = ("ada", "grace", "joan", "mary", "edith")
 _BUTTON = (48, 24)
 _FIELD = (20, 60, 140, 78)
-_CLICKS = {"click-one": (1, 1), "click-of-three": (3, 1), "two-steps": (2, 2), "three-steps": (3, 3)}
+_CLICKS = {
+    "click-one": (1, 1), "click-of-three": (3, 1), "two-steps": (2, 2), "three-steps": (3, 3), "moving": (1, 1)
+}  # fmt: skip
 """Number of buttons on the screen and number of clicks, by template. Other templates have two buttons and one click."""
+MOVES = 4
+"""Clicks of the task `moving`."""
 
 Box = tuple[int, int, int, int]
 
@@ -46,6 +51,8 @@ class _Scene:
     order: list[str]
     """Buttons to click, in order."""
     buttons: dict[str, Box]
+    moves: list[Box] = field(default_factory=list)
+    """Next places of the button of the task `moving`."""
     word: str | None = None
     """Text to type into the text field; None if the task has no text field."""
     typed: str = ""
@@ -97,15 +104,18 @@ def _scene(template: str, seed: int) -> _Scene:
     count, clicks = (1, 1) if colour in COLOURS else _CLICKS.get(template, (2, 1))
     names = [colour] if colour in COLOURS else chance.sample(sorted(COLOURS), count)
     buttons = dict(zip(names, _places(chance, count), strict=True))
+    if template == "moving":
+        moves = [place for _ in range(MOVES - 1) for place in _places(chance, 1)]
+        return _Scene(f'Click the "{names[0]}" button four times.', names * MOVES, buttons, moves)
     if clicks > 1:
         text = ", then the ".join(f'"{name}" button' for name in names)
         return _Scene(f"Click the {text}.", names, buttons)
     if template == "enter-text":
         word = chance.choice(_WORDS)
-        return _Scene(f'Type "{word}" and click the "{names[0]}" button.', names[:1], buttons, word)
+        return _Scene(f'Type "{word}" and click the "{names[0]}" button.', names[:1], buttons, word=word)
     if template == "note":
         words = " ".join(chance.sample(_WORDS, 2))
-        return _Scene(f'Write a note that says "{words}".', [], {}, words)
+        return _Scene(f'Write a note that says "{words}".', [], {}, word=words)
     return _Scene(f'Click the "{names[0]}" button.', names[:1], buttons)
 
 
@@ -122,12 +132,14 @@ def _inside(box: Box, x: float, y: float) -> bool:
 
 def _click(scene: _Scene, x: float, y: float) -> None:
     scene.focused = scene.word is not None and _inside(_FIELD, x, y)
-    for name, box in scene.buttons.items():
+    for name, box in list(scene.buttons.items()):
         if not scene.outcome.done and _inside(box, x, y):
             scene.clicked.append(name)
             right = scene.clicked == scene.order[: len(scene.clicked)] and scene.typed.strip() == (scene.word or "")
             if not right or len(scene.clicked) == len(scene.order):
                 scene.outcome = Outcome(done=True, reward=1.0 if right else -1.0)
+            elif scene.moves:
+                scene.buttons[name] = scene.moves.pop(0)
 
 
 def _draw(scene: _Scene) -> bytes:
@@ -179,6 +191,9 @@ ENTRIES: Mapping[str, TaskEntry] = {
     "dies": TaskEntry(instruction='Click the "{}" button.', tags=("fake",), max_steps=3),
     "two-steps": _clicks(2, '"{}" button', 4),
     "three-steps": _clicks(3, '"{}" button', 5),
+    "moving": TaskEntry(
+        instruction='Click the "{}" button four times.', tags=("fake", "multi-step"), max_steps=MOVES + 2
+    ),
     "enter-text": TaskEntry(instruction='Type "{}" and click the "{}" button.', tags=("fake", "typing"), max_steps=5),
     "note": TaskEntry(
         instruction='Write a note that says "{}".', tags=("fake", "typing"), max_steps=3, verifier=JUDGED

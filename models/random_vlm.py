@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+
 from models.tiny.tokens import build_tokenizer
 from schemas.failure import UsageError
 
@@ -16,7 +19,7 @@ Kind = Literal["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe
 KINDS: tuple[str, ...] = get_args(Kind)
 TEMPLATE = (
     "{%- for message in messages -%}<|im_start|>{{ message.role }}\n"
-    "{%- if message.content is string %}{{ message.content }}{% else -%}"
+    "{% if message.content is string %}{{ message.content }}{% else -%}"
     "{%- for part in message.content -%}"
     "{%- if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}{% endif -%}"
     "{%- endfor -%}{%- endif -%}<|im_end|>\n{% endfor -%}"
@@ -64,7 +67,7 @@ def build_random(
 
     if kind not in KINDS:
         raise UsageError(f"no architecture {kind!r}.", f"One of {', '.join(KINDS)}.")
-    tokenizer = _tokenizer(texts)
+    tokenizer = _tokenizer(kind, texts)
     text = _text(kind, hidden, layers, heads, kv_heads, head_width)
     vision = {**_vision(kind, vision_hidden, vision_layers), "out_hidden_size": hidden}
     text["intermediate_size"] = intermediate or text["intermediate_size"]
@@ -158,17 +161,33 @@ _MARKS = {
 }
 
 
-def _tokenizer(texts: Sequence[str]) -> Any:
+def _tokenizer(kind: Kind, texts: Sequence[str]) -> Any:
     from transformers import PreTrainedTokenizerFast
 
+    built = build_tokenizer(texts, "box_v1")
     return PreTrainedTokenizerFast(
-        tokenizer_object=build_tokenizer(texts, "box_v1"),
+        tokenizer_object=_byte_level(built) if kind.startswith("qwen3_5") else built,
         pad_token=_MARKS["pad"],
         eos_token=_MARKS["end"],
         additional_special_tokens=[token for name, token in _MARKS.items() if name not in ("pad", "end")],
         clean_up_tokenization_spaces=False,
         padding_side="left",
     )
+
+
+def _byte_level(built: Tokenizer) -> Tokenizer:
+    """Builds a tokeniser with the same added tokens on an alphabet of bytes.
+
+    `AutoTokenizer` splits the text of any Qwen3.5 into bytes, and drops those that the vocabulary lacks.
+    """
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    added = [token for _, token in sorted(built.get_added_tokens_decoder().items())]
+    made.add_special_tokens([token for token in added if token.special])
+    made.add_tokens([token for token in added if not token.special])
+    return made
 
 
 def _write_processor(kind: str, tokenizer: Any, out: Path) -> None:

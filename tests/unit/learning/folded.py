@@ -36,8 +36,6 @@ def steps(number: int) -> list[tuple[str, Action]]:
 def folded_job(folder: Path, kind: str, method: str, **train: Any) -> Job:
     """A job on two trajectories, with samples to imitate for `sft` and rollouts for other methods."""
     directory = model(folder, kind)
-    template = directory / "chat_template.jinja"  # the random model's own drops the new line before a past turn
-    template.write_text(template.read_text().replace("{{ message.role }}\n{%- if", "{{ message.role }}\n{% if"))
     policy = POLICY.model_copy(update={"family": "thousandths", **FOLD})
     family, rule = family_of(policy, directory), policy.context_rule
     _, pngs = samples(max(LENGTHS))
