@@ -45,6 +45,7 @@ def build_random(
     intermediate: int = 0,
     vision_intermediate: int = 0,
     vision_heads: int = 0,
+    spread: float = 0.02,
 ) -> None:
     """Writes a random model with its processor.
 
@@ -58,6 +59,7 @@ def build_random(
         vocabulary: size of the embedding tables, if the tokeniser has fewer words. intermediate, vision_intermediate:
         the width within a gated layer; if 0, twice the stack's.
         vision_heads: heads of the vision tower; if 0, as many as have a width of 32.
+        spread: standard deviation of the weights. A narrow model learns faster with more than the library's 0.02.
 
     Raises:
         UsageError: no such kind.
@@ -73,6 +75,7 @@ def build_random(
     text["intermediate_size"] = intermediate or text["intermediate_size"]
     vision["intermediate_size"] = vision_intermediate or vision["intermediate_size"]
     vision["num_heads"] = vision_heads or vision["num_heads"]
+    text["initializer_range"] = vision["initializer_range"] = spread
     config = _config(kind, tokenizer, text, vision, vocabulary)
     with torch.random.fork_rng():
         torch.manual_seed(seed)

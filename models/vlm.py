@@ -16,6 +16,9 @@ from models.tiny.layout import is_tiny, read_config
 from schemas.config.policy import PolicyConfig
 from schemas.registry import options_of
 
+CUT = "the reply was cut at"
+"""Beginning of the error of a reply that reached its maximum of tokens."""
+
 
 class VlmPolicy(Policy):
     """A policy that acts with a checkpoint.
@@ -76,7 +79,7 @@ class VlmPolicy(Policy):
         read = replace(self.family.read(completion, screen), family=self.family.name, prompt_ids=())
         if not completion.cut or isinstance(self.family, TinyFamily):
             return read
-        error = f"the reply was cut at {self._max_tokens} tokens (policy.max_new_tokens)"
+        error = f"{CUT} {self._max_tokens} tokens (policy.max_new_tokens)"
         return replace(read, action=None, further=(), parts=1, error=error)
 
 

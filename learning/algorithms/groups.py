@@ -36,6 +36,7 @@ from learning.algorithms.advantages import (
 from learning.data.files import Rollout
 from models.families.family import ModelFamily
 from models.families.registry import reply_limit
+from models.vlm import CUT
 from schemas.action import from_json
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
@@ -79,6 +80,8 @@ class GroupStep(ActingStep):
     reward: float | None
     judge: str | None = None
     """Version of the judge that gave the reward; None for a verifier's reward."""
+    action_error: str | None = None
+    """Reason why the reply has no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,8 @@ def members_of(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConf
     """Builds the trajectories of each group from their steps in order.
 
     Raises:
-        FlywheelError: a step that a policy chose has no token ids or log probabilities.
+        FlywheelError: a step that a policy chose has no token ids or log probabilities, unless the config recomputes
+            them.
     """
     steps: dict[tuple[str, str], list[GroupStep]] = {}
     for row in rows:
@@ -289,14 +293,25 @@ def sampled_of(steps: Sequence[ActingStep], rule: ContextRule) -> list[Rollout]:
                 "This method trains on steps of a model with log probabilities.",
             )
         tokens, logprobs = tuple(row.token_ids), tuple(row.logprobs)
-        temperature = float(json.loads(row.sampling)["temperature"])
-        rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
+        rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=_temperature(row)))
     return rollouts
+
+
+def written_of(steps: Sequence[GroupStep], rule: ContextRule) -> list[Rollout]:
+    """Collects each reply of a trajectory with its prompt and text, whose tokens and log probabilities are unknown."""
+    return [
+        replace(drawn, temperature=_temperature(row), ended=not (row.action_error or "").startswith(CUT))
+        for row, drawn in zip(steps, asked_of(steps, rule), strict=True)
+    ]
+
+
+def _temperature(row: ActingStep) -> float:
+    return float(json.loads(row.sampling)["temperature"])
 
 
 def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:
     steps = replies_of(rows)
-    rollouts = sampled_of(steps, policy.context_rule)
+    rollouts = (written_of if group.recompute else sampled_of)(steps, policy.context_rule)
     worth = rows[0].reward if group.advantage == "pass1" else rows[0].success
     without_action = tuple(row.action is None for row in steps)
     reward = _reward(worth, rollouts, policy, group)

@@ -85,8 +85,8 @@ class Rollout:
     reply: str
     """The reply as text, in the notation of the policy's family, without an end token."""
     token_ids: tuple[int, ...] = ()
-    """The sampled tokens of the reply, including its end token; empty if no model generated the reply, and the text is
-    then encoded."""
+    """The sampled tokens of the reply, including its end token; empty if they are unknown or no model generated the
+    reply, and the text is then encoded."""
     logprobs: tuple[float, ...] = ()
     """Behaviour log probabilities of the tokens; empty if unknown."""
     temperature: float = 1.0
@@ -104,7 +104,7 @@ class Rollout:
     weight: float = 1.0
     """Relative frequency in the training; 0 for never."""
     ended: bool = True
-    """Whether a reply that no model generated ends with the token that ends a turn."""
+    """Whether a reply without sampled tokens ends with the token that ends a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ _SCHEMA = pa.schema(
         ("reward", pa.float64()),
         ("correct", pa.bool_()),
         ("weight", pa.float64()),
+        ("ended", pa.bool_()),
     ]
 )
 

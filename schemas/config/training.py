@@ -118,6 +118,7 @@ class GroupConfig(ClippedConfig):
         ReadIf("train.stream.on", (False,), ("refill",)),
         ReadIf("train.group.ratio", ("token", "sequence"), ("clip_low", "clip_high", "dual_clip")),
         ReadIf("train.group.ratio", ("soft",), ("gate_positive", "gate_negative")),
+        ReadIf("train.group.recompute", (False,), ("most_weight", "most_mismatch", "overlong", "entropy_share")),
     )
 
     groups: Count = 32
@@ -161,6 +162,10 @@ class GroupConfig(ClippedConfig):
     gives no number; half leaves enough trajectories to detect the end of the rise."""
     inject: bool = False
     """Add one stored success of the explorer or of a relay to a group whose trajectories all failed."""
+    recompute: bool = False
+    """With `grpo`: train on replies of a server that returns no log probabilities (`transformers serve`). The trainer
+    encodes their text, and computes their log probabilities with the weights that it starts from. A difference between
+    server and trainer is then neither measured nor corrected."""
 
     @model_validator(mode="after")
     def _fits(self) -> "GroupConfig":
@@ -170,6 +175,8 @@ class GroupConfig(ClippedConfig):
             raise ValueError(
                 f"k is {self.k}, all trajectories of a group: {self.advantage} then compares nothing; take more"
             )
+        if self.recompute and self.advantage == "adaptive":
+            raise ValueError("recompute is set, and advantage adaptive needs the server's log probabilities: take one")
         if self.overlong and self.advantage != "pass1":
             raise ValueError(f"the penalty needs advantage pass1: {self.advantage} is for rewards of 0 and 1")
         return self
@@ -494,6 +501,10 @@ class TrainConfig(StepSection):
         if machines.store and self.profile:
             raise ValueError(
                 f"profile is {self.profile}, and with machines.store traces stay on their machines: take 0"
+            )
+        if self.stream.on and self.group.recompute:
+            raise ValueError(
+                "group.recompute is set, and with stream.on newer weights than the trainer's first ones reply: take one"
             )
         if self.launch != "local" and self.stream.on:
             raise ValueError(f"stream.on is set: it trains on this machine, and launch is {self.launch}")

@@ -344,18 +344,29 @@ def _actor(config: Config) -> str:
 
 def _named_server(config: Config) -> str:
     """Check the config's server settings, without contacting the server."""
-    server = config.policy.server
+    server, recomputes = config.policy.server, config.train.group.recompute
+    if recomputes and (server.logprobs or not config.policy.acts_on_server):
+        raise UsageError(
+            "`train.group.recompute` is set, but each reply comes with its log probabilities.",
+            "Remove it. It is for a server without them (`policy.server.logprobs` is false).",
+        )
     if not server.named:
         return "none: the policy acts in this process"
-    if method_of(config.train).reads_logprobs and not server.logprobs:
+    if method_of(config.train).reads_logprobs and not (server.logprobs or _recomputes(config)):
         raise UsageError(
             f"`policy.server.logprobs` is not set, but {config.train.method} trains on the tokens' log probabilities.",
-            "Set it to true, with a server that gives log probabilities: vLLM or SGLang.",
+            "Set it to true, with a server that gives log probabilities: vLLM or SGLang. With any other server, set "
+            "train.group.recompute to true, and train.method to grpo.",
         )
     from models.serving.server import require_described
 
     require_described(server)
     return "not asked"
+
+
+def _recomputes(config: Config) -> bool:
+    """Check whether the trainer computes the log probabilities that the server does not return."""
+    return config.train.group.recompute and method_of(config.train).section == "group"
 
 
 def _teacher(config: Config, asks: bool) -> str:

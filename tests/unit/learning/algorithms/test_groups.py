@@ -22,6 +22,7 @@ from learning.data.documents import chat_of
 from learning.data.files import Rollout, read_rollouts, write_rollouts
 from models.families.family import ModelFamily, TinyFamily
 from models.policy import Context
+from models.vlm import CUT
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
@@ -201,10 +202,25 @@ def test_a_step_without_log_probabilities_is_refused_by_name() -> None:
         members_of(group("g", [True]) and [row("g", 0, True, logprobs=None)], POLICY, PLAIN)
 
 
+def test_replies_of_a_server_without_log_probabilities_are_trained_on_as_text() -> None:
+    unknown: dict[str, Any] = {"token_ids": None, "logprobs": None}
+    cut = f"{CUT} 8 tokens (policy.max_new_tokens)"
+    rows = [
+        row("g", 0, True, 0, **unknown),
+        row("g", 0, True, 1, **unknown),
+        row("g", 1, False, action=None, action_error=cut, **unknown),
+        row("g", 2, False, action=None, action_error="no call", **unknown),
+    ]
+    found = train_on(members_of(rows, POLICY, GroupConfig(size=4, k=2, recompute=True)), nothing, PLAIN, 0).rollouts
+    assert [rollout.reply for rollout in found] == ["Action: wait()"] * 4
+    assert {(rollout.token_ids, rollout.logprobs, rollout.temperature) for rollout in found} == {((), (), 0.7)}
+    assert [rollout.ended for rollout in found] == [True, True, False, True]
+
+
 def test_rollouts_come_back_from_a_file_as_they_were(tmp_path: Any) -> None:
     rollouts = [
         Rollout("t", 0, "a", ("x", "y"), "i", ("s",), "r", (1, 2), (-0.5, -0.25), 0.5, 1.5),
-        Rollout("t", 1, "a", ("x",), "i", (), "r"),
+        Rollout("t", 1, "a", ("x",), "i", (), "r", ended=False),
     ]
     write_rollouts(tmp_path / "r.parquet", rollouts)
     assert list(read_rollouts(tmp_path / "r.parquet")) == rollouts
