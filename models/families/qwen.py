@@ -169,7 +169,7 @@ class EvoCuaFamily(Qwen3Family):
     counts = "999ths"
     templates = ("computer",)
     max_new_tokens = 32_768
-    spec = Tool(triples=True)
+    spec = Tool(triples=True, at_pointer=True)
 
     def write(self, action: Action, screen: Size) -> str:
         """Writes the action as calls of its tool, which also holds and releases keys.

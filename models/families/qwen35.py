@@ -116,11 +116,13 @@ def _literal(text: str) -> Any:
         return json.loads(json.dumps(ast.literal_eval(text)))
 
 
-BASE = Tool(names=("computer_use", "mobile_use"), value=_value)
+BASE = Tool(names=("computer_use", "mobile_use"), value=_value, holds=True)
 """Actions of Qwen3.5."""
 INTERNAL = replace(
     BASE,
     triples=True,
+    at_pointer=True,
+    holds=False,
     others={"screenshot": lambda given, sides: [Wait()]},
 )
 """Actions of Qwen3.6 and its successors."""

@@ -1,7 +1,8 @@
 """Converts Qwen's tools `computer_use` and `mobile_use` to this project's actions, and back.
 
 The two action spaces differ as follows. A drag is two calls of `computer_use`: `mouse_move` to its start and
-`left_click_drag` to its end. A scroll has a fixed number of pixels, positive for up. Three clicks become a double
+`left_click_drag` to its end. The second call alone, in a reply of its own, is a drag from the pointer: the button goes
+down there, and up at the end. A scroll has a fixed number of pixels, positive for up. Three clicks become a double
 click, as in Qwen's own tool, unless the family's tool has real ones. `terminate` with failure becomes a call for a
 person, and `answer` becomes a finish with content. Calls of models that were trained from Qwen's are read, too: drags
 from place to place and `interact` (GUI-Owl), `visit_url` and `history_back` (Fara), `key_down` and `key_up` (EvoCUA),
@@ -26,6 +27,9 @@ from models.families.code.arguments import (
     CLEARS,
     ENTERS,
     Arguments,
+    button_of,
+    count_of,
+    held,
     is_success,
     keys_of,
     meant,
@@ -36,6 +40,7 @@ from models.families.reading import ParsedReply, Sides, is_true, place_in, typin
 from schemas.action import (
     OPPOSITE,
     Action,
+    Button,
     CallUser,
     Click,
     Direction,
@@ -94,6 +99,10 @@ _WRITTEN = {
     "right_single": "right_click", "middle_single": "middle_click", "move": "mouse_move",
     "mouse_down": "left_mouse_down", "mouse_up": "left_mouse_up",
 }  # fmt: skip
+_ONCE: Mapping[str, Button] = {
+    "left_click": "left", "click": "left", "right_click": "right", "middle_click": "middle"
+}  # fmt: skip
+"""Single clicks, and their buttons."""
 _BUTTON = {"left_mouse_down": "mouse_down", "left_mouse_up": "mouse_up"}
 _DRAGS = ("swipe", "drag", "left_click_drag", "scroll")
 """Actions that become a drag if a call has two places. A scroll between two places is a finger's."""
@@ -139,6 +148,8 @@ class Tool:
         refused: Qwen's actions that are different actions here, which this project lacks.
         others: actions that Qwen's tool lacks, or that have other arguments here.
         triples: whether three clicks are three, and not a double click.
+        at_pointer: whether a click without a coordinate is at the pointer.
+        holds: whether the `text` of a click or a scroll names keys that are held during it.
         enters: whether typing presses enter if the call does not say so.
         value: converts an argument that is a text, by its name.
     """
@@ -148,6 +159,8 @@ class Tool:
     refused: frozenset[str] = frozenset()
     others: Mapping[str, Performed] = field(default_factory=dict[str, Performed])
     triples: bool = False
+    at_pointer: bool = False
+    holds: bool = False
     enters: bool = False
     value: Callable[[str, str], Any] = field(default=lambda name, text: text)
 
@@ -191,7 +204,9 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
             before = cursor
             found, cursor = _action(arguments, sides, cursor, tool)
             clicks = None if tool.triples else _CLICKS.get(str(call.get("action")))
+            keys = _during(found, arguments) if tool.holds else []
             found = [*found[:-1], *(one for action in found[-1:] for one in meant(action, arguments, clicks))]
+            found = [*(Press(key=key) for key in keys), *found, *(Release(key=key) for key in reversed(keys))]
             others, last = [*others, text[last:start] if last >= 0 else ""], end
             place = call.get("coordinate")
             if moved is not None and found and place != moved and not _is_at_pointer(call, tool):
@@ -215,6 +230,11 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
         parts += 1
     after = "\n".join([*others, text[last:]]) if actions and last >= 0 else ""
     return ParsedReply(thought, shown, tuple(actions), None if actions else error, parts, unused, after=after)
+
+
+def _during(found: list[Action], given: Arguments) -> list[str]:
+    """Returns the keys that are held during an action at a place."""
+    return [single(key) for key in held(given)] if found and point_of(found[-1]) else []
 
 
 def _moves(place: Place | None) -> list[Action]:
@@ -326,6 +346,8 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) ->
         refuse_held(name, given)
         return [], at
     if name in _POINTED:
+        if at is None and tool.at_pointer and name in _ONCE:
+            return _clicked(given, _ONCE[name]), None
         x, y = _there(at, name)
         kind = "triple_click" if name == "triple_click" and tool.triples else _POINTED[name]
         return [action_of({"type": kind, "x": x, "y": y})], at
@@ -342,9 +364,11 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) ->
     if name == "swipe":
         raise ValueError("swipe without `coordinate2` or `direction`")
     if name in ("left_click_drag", "drag"):
-        if cursor is None:
-            raise ValueError(f"{name} begins at the cursor, and no mouse_move gives its place")
-        return [_drag(cursor, _there(at, name))], at
+        to, start = _there(place and at, name), given.take("start_coordinate")
+        begin = cursor if start is None else place_in(start, sides)
+        if begin is None:
+            return [MouseDown(), MouseUp(x=to[0], y=to[1])], to
+        return [_drag(begin, to)], to
     if name in ("scroll", "hscroll"):
         x, y = at or (0.5, 0.5)
         return [Scroll(x=x, y=y, direction=_direction(name, given.look("pixels")))], at
@@ -386,6 +410,14 @@ def _plain(name: str, given: Arguments) -> Action:
 def asking(given: Arguments, name: str) -> Action:
     """Converts a call for a person, with the words of this argument if it has any."""
     return CallUser.model_validate({"content": given.text(name) if given.holds_text(name) else ""})
+
+
+def _clicked(given: Arguments, button: Button) -> list[Action]:
+    """Converts a click at the pointer: the button goes down and up there."""
+    if (count := count_of(given)) not in (None, 1) or button_of(given) not in ("", button):
+        raise ValueError(f"not supported: {count or 'other'} clicks at the pointer")
+    refuse_held("click", given)
+    return [MouseDown(button=button), MouseUp(button=button)]
 
 
 def _app_key(given: Arguments) -> str:

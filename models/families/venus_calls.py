@@ -50,6 +50,8 @@ _POINTED = {
     "Click": "click", "DoubleClick": "doubleClick", "TripleClick": "tripleClick", "RightClick": "rightClick",
     "MiddleClick": "middleClick", "Hover": "moveTo", "MouseDown": "mouseDown", "MouseUp": "mouseUp",
 }  # fmt: skip
+_AT_POINTER = {"Click": "left", "RightClick": "right", "MiddleClick": "middle"}
+"""Calls that are performed at the pointer, also where its place is unknown, by their buttons."""
 _HELD = {"KeyDown": "keyDown", "KeyUp": "keyUp"}
 _COMPUTER: Mapping[str, str] = {
     **dict.fromkeys(_POINTED, "?box"),
@@ -190,12 +192,17 @@ def _checked(name: str, keywords: list[ast.keyword], unused: list[str]) -> Itera
     def call(function: str, *values: Any, **named: Any) -> Call:
         return Call("", function, values, named, written=written[:80])
 
-    if name in _POINTED:
+    if name in _AT_POINTER and not given:
+        yield call("mouseDown", button=_AT_POINTER[name])
+        yield call("mouseUp", button=_AT_POINTER[name])
+    elif name in _POINTED:
         yield call(_POINTED[name], *given.get("box", ()))
-    elif name == "Drag":
-        if "start" in given:
-            yield call("moveTo", *given["start"])
+    elif name == "Drag" and "start" in given:
+        yield call("moveTo", *given["start"])
         yield call("dragTo", *given["end"])
+    elif name == "Drag":
+        yield call("mouseDown")
+        yield call("mouseUp", *given["end"])
     elif name == "Swipe":
         unused.append(f"amount={given['amount']}")
         yield call("scroll" if given["axis"] == "vertical" else "hscroll", given["amount"])

@@ -102,7 +102,13 @@ def test_a_drag_with_one_place_ends_there_and_begins_at_the_cursor(name: str) ->
     moved = called(action="mouse_move", coordinate=[100, 200])
     dragged = called(action=name, coordinate=[300, 400])
     assert made("qwen3-vl").read(Completion(f"{moved}\n{dragged}"), SCREEN).action == DRAG
-    assert "begins at the cursor" in str(made("qwen3-vl").read(Completion(dragged), SCREEN).error)
+    alone = made("qwen3-vl").read(Completion(dragged), SCREEN)
+    assert (alone.action, *alone.further) == (act.MouseDown(), act.MouseUp(x=DRAG.to_x, y=DRAG.to_y))
+    assert alone.parts == 2
+    started = made("qwen3-vl").read(
+        Completion(called(action=name, start_coordinate=[100, 200], coordinate=[300, 400])), SCREEN
+    )
+    assert started.action == DRAG and not started.unused
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_faras_thought_is_the_text_before_the_call() -> None:
         ("fara-1.5", '<tool_call>{"name":"computer_use"}</tool_call>', "no action for ''"),
         ("fara-1.5", called("terminate"), "`answer` is missing"),
         ("fara-1.5", called("read_page_answer_question", question="a"), "no action for 'read_page_answer_question'"),
-        ("fara-1.5", called("left_click_drag", coordinate=[1, 2]), "no mouse_move gives its place"),
+        ("fara-1.5", called("left_click_drag"), "left_click_drag without a coordinate"),
         ("fara-7b", called("pause_and_memorize_fact", fact="a"), "no action for 'pause_and_memorize_fact'"),
         ("fara-7b", called("left_click"), "left_click without a coordinate"),
         ("fara-7b", called("click", coordinate=[1, 2]).replace("computer_use", "click"), "no tool 'click'"),

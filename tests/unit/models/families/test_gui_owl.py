@@ -100,7 +100,8 @@ def test_a_drag_begins_where_the_mouse_was_moved_to() -> None:
     for name in ("drag", "left_click_drag"):
         found = read("computer", moved + called("computer", action=name, coordinate=[300, 400]))
         assert found.action == act.Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4)
-        assert read("computer", called("computer", action=name, coordinate=[300, 400])).action is None
+        alone = read("computer", called("computer", action=name, coordinate=[300, 400]))
+        assert (alone.action, *alone.further) == (act.MouseDown(), act.MouseUp(x=0.3, y=0.4)) and alone.parts == 2
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_its_actions_are_ours(arguments: dict[str, Any], action: Action) -> None
         (replied(action="swipe", direction="sideways"), "no direction 'sideways'"),
         (replied(action="swipe"), "swipe without `coordinate2` or `direction`"),
         (replied(action="drag", end_coordinate=[5, 5]), "drag without a coordinate"),
-        (replied(action="drag", start_coordinate=[5, 5]), "begins at the cursor"),
+        (replied(action="drag", start_coordinate=[5, 5]), "drag without a coordinate"),
         (replied(action="click"), "click without a coordinate"),
         (replied(action="click", coordinate=[1, 2, 3]), "is no coordinate"),
         (replied(action="terminate", status="perhaps"), "status 'perhaps'"),

@@ -151,10 +151,10 @@ def test_calls_are_read_as_the_agents_read_them(name: str, reply: str, actions: 
     ("name", "reply", "problem"),
     [
         ("qwen3.5", called("left_click"), "left_click without a coordinate"),
-        ("qwen3.6", called("left_click"), "left_click without a coordinate"),
-        ("qwen3.5", called("left_click", coordinate=[500, 500], text="ctrl"), "a click while ctrl is held"),
-        ("qwen3.5", called("left_click", coordinate=[500, 500], text="ctrl+shift"), "ctrl shift is held"),
-        ("qwen3.5", called("scroll", pixels=5, text="shift"), "a scroll while shift is held"),
+        ("qwen3.6", called("left_click", clicks=2), "2 clicks at the pointer"),
+        ("qwen3.6", called("left_click", coordinate=[500, 500], text="ctrl"), "a click while ctrl is held"),
+        ("qwen3.6", called("left_click", text="ctrl"), "a click while ctrl is held"),
+        ("qwen3.5", called("left_click", coordinate=[5, 5], modifiers=["x"]), "keys that are not modifiers"),
         ("qwen3.5", called("middle_click"), "middle_click without a coordinate"),
         ("qwen3.6", called("triple_click"), "triple_click without a coordinate"),
         ("qwen3.6", called("left_mouse_down", coordinate=[1000, 2]), "mouse_down.x: should be less than or equal to 1"),
@@ -175,6 +175,38 @@ def test_calls_are_read_as_the_agents_read_them(name: str, reply: str, actions: 
 def test_a_call_that_is_no_action_of_ours_is_an_error_by_name(name: str, reply: str, problem: str) -> None:
     found = read(name, reply)
     assert found.action is None and problem in (found.error or ""), found
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "actions"),
+    [
+        ("qwen3.5", called("left_click_drag", coordinate=[999, 0]), [act.MouseDown(), act.MouseUp(x=1, y=0)]),
+        ("qwen3.8", called("left_click_drag", coordinate=[999, 0]), [act.MouseDown(), act.MouseUp(x=1, y=0)]),
+        ("qwen3.6", called("left_click"), [act.MouseDown(), act.MouseUp()]),
+        ("qwen3.8", called("right_click"), [act.MouseDown(button="right"), act.MouseUp(button="right")]),
+        ("qwen3.8", called("middle_click"), [act.MouseDown(button="middle"), act.MouseUp(button="middle")]),
+    ],
+)
+def test_a_click_and_a_drag_without_a_place_begin_at_the_pointer(name: str, reply: str, actions: list[Action]) -> None:
+    """The published prompt asks for one call a reply, so a drag is the second of two replies."""
+    found = read(name, reply)
+    assert all_of(found) == actions and found.parts == len(actions), found.error
+
+
+@pytest.mark.parametrize(
+    ("reply", "keys", "middle"),
+    [
+        (called("left_click", coordinate=[999, 0], text="ctrl"), ["ctrl"], act.Click(x=1, y=0)),
+        (called("right_click", coordinate=[999, 0], text="ctrl+shift"), ["ctrl", "shift"], act.RightSingle(x=1, y=0)),
+        (called("scroll", pixels=5, text="shift"), ["shift"], act.Scroll(x=0.5, y=0.5, direction="up")),
+    ],
+)
+def test_a_call_of_qwen35_holds_the_keys_in_its_text(reply: str, keys: list[str], middle: Action) -> None:
+    """The tool's description: `text` names modifiers of a click or of a scroll."""
+    found = read("qwen3.5", reply)
+    held, released = [act.Press(key=key) for key in keys], [act.Release(key=key) for key in reversed(keys)]
+    assert all_of(found) == [*held, middle, *released] and found.parts == 1 + 2 * len(keys), found.error
+    assert not [one for one in found.unused if not one.startswith("pixels=")]
 
 
 def test_the_demos_calls_are_read() -> None:
