@@ -23,7 +23,8 @@ Answer = tuple[int, dict[str, Any]]
 class FakeTeacher:
     """Answers as SGLang does for a model directory.
 
-    After `dead_after` requests for scores, it answers 500, and after `misreads_after`, it reads one token less.
+    After `dead_after` requests for scores, it answers 500, and after `misreads_after`, it reads one token less. It
+    aborts the first `aborts` requests for scores.
 
     Token ids of pictures in its answers are 0, as SGLang's. With `retokenizes`, it decodes ids and encodes the
     text, as older releases do. `missing` log probabilities are left out of each answer.
@@ -35,6 +36,7 @@ class FakeTeacher:
         self.name, self.retokenizes, self.missing = name, retokenizes, missing
         self.dead_after: int | None = None
         self.misreads_after: int | None = None
+        self.aborts = 0
         self.paths: tuple[str, ...] = ("/v1/models", "/generate")
         self.scored: list[dict[str, Any]] = []
         self.probes: list[dict[str, Any]] = []
@@ -111,7 +113,10 @@ class FakeTeacher:
             for at, token in enumerate(whole)
             if at >= start
         ]
-        meta = {"prompt_tokens": len(whole), "completion_tokens": 0}
+        meta: dict[str, Any] = {"prompt_tokens": len(whole), "completion_tokens": 0}
+        if "input_ids" in body and len(self.scored) <= self.aborts:
+            ended = {"type": "abort", "message": "Abort before prefill"}
+            return 200, {"text": "", "meta_info": {**meta, "finish_reason": ended, "input_token_logprobs": entries[:1]}}
         return 200, {"text": "", "meta_info": {**meta, "input_token_logprobs": entries[self.missing :]}}
 
     def shares(self, body: dict[str, Any]) -> Tensor:

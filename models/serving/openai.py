@@ -235,15 +235,23 @@ class OpenAIClient:
     def read(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Returns SGLang's answer of `/generate`, outside of the protocol, with the request sent unchanged.
 
+        A request that the server aborts, as while its weights change, is repeated.
+
         Raises:
             NoAnswer, Rejected, Unready, Unreachable, FlywheelError: as `complete`.
         """
         root = self.endpoint.url.rstrip("/").removesuffix("/v1")
-        answer, found = self._sent(json.dumps(body).encode(), (), f"{root}/generate")
-        if not isinstance(found, dict) or not isinstance(found.get("meta_info"), dict):
-            raise NoAnswer(self._about(answer, "no `meta_info`"))
-        self._charged(_number(found["meta_info"].get("prompt_tokens")))
-        return found
+        for attempt in range(self.endpoint.retries + 1):
+            if attempt:
+                pause_before(attempt)
+            answer, found = self._sent(json.dumps(body).encode(), (), f"{root}/generate")
+            if not isinstance(found, dict) or not isinstance(found.get("meta_info"), dict):
+                raise NoAnswer(self._about(answer, "no `meta_info`"))
+            self._charged(_number(found["meta_info"].get("prompt_tokens")))
+            ended = found["meta_info"].get("finish_reason")
+            if not (isinstance(ended, dict) and ended.get("type") == "abort"):
+                return found
+        raise Unready(f"{self.endpoint.url}: the server aborted the request (finish_reason abort)")
 
     def models(self) -> list[str]:
         """Returns the names of the server's models, after `require`; empty if it has no list."""

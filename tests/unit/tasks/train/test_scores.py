@@ -19,7 +19,7 @@ from learning.learner import Learner
 from models.families.processor import read_limits
 from models.families.screen import picture_png
 from models.random_vlm import build_random
-from models.serving.openai import NoAnswer, charged, charged_since
+from models.serving.openai import NoAnswer, Unready, charged, charged_since
 from models.serving.teacher import ScoreRequest, Teacher
 from models.tiny.layout import read_config
 from schemas.config.training import DistillConfig
@@ -232,3 +232,17 @@ def test_a_server_that_fails_is_asked_again_and_then_reported(folder: Path, repl
     with pytest.raises(NoAnswer, match="the worker died"):
         teacher(fake).score(requests(folder, replies[:1])[0])
     assert len(fake.scored) == 2
+
+
+def test_a_score_that_the_server_aborts_is_asked_for_again(folder: Path, replies: list[Rollout]) -> None:
+    """SGLang answers 200 with part of the log probabilities if its weights change or `/abort_request` ends it."""
+    fake = FakeTeacher(folder / "larger")
+    (request,) = requests(folder, replies[:1])
+    whole = teacher(fake).score(request)
+    fake.scored.clear()
+    fake.aborts = 1
+    assert teacher(fake).score(request) == whole and len(fake.scored) == 2
+    fake.scored.clear()
+    fake.aborts = 9
+    with pytest.raises(Unready, match="aborted"):
+        teacher(fake).score(request)
