@@ -1,4 +1,4 @@
-"""Writes a config as a commented TOML file: every key with its meaning, keys at their default as comments.
+"""Writes a config as a commented TOML file: the keys that are set, or every key with its meaning.
 
 The comments are the config classes' docstrings, as on the page of all keys, so a new key needs no change in this
 module.
@@ -19,18 +19,27 @@ from pydantic.fields import FieldInfo
 from schemas.config.sections import Config
 
 WIDTH = 118
+OFTEN_SET = ("iterations", "lake.uri", "policy.base", "train.method", "train.steps", "evaluate.seeds")
+"""Keys that the short file lists as comments if they are at their default."""
 BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 """Characters of a TOML key that needs no quotes."""
 
 
-def commented(config: Config) -> str:
+def commented(config: Config, *, full: bool = True) -> str:
     """Writes the file: keys that differ from their default are set.
 
     A line that begins with `#` and no space is a key at its default: without the `#` it has no effect until its value
     is changed.
+
+    Args:
+        config: the config.
+        full: whether to write every key with its meaning; otherwise, the keys that are set and `OFTEN_SET`.
     """
     head = "# A key that begins with # is at its default; without the # it has no effect until its value is changed."
-    return "\n".join([head, *_section("", config)]) + "\n"
+    if full:
+        return "\n".join([head, *_section("", config)]) + "\n"
+    more = "# `flywheel init --full` writes every key with its meaning, and docs/config.md lists them."
+    return "\n".join([more, head, *_set_keys("", config)]) + "\n"
 
 
 def about(model: type[BaseModel], field: str) -> str:
@@ -50,31 +59,57 @@ def _docs(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-def _section(above: str, section: BaseModel) -> Iterator[str]:
+def _section(name: str, section: BaseModel) -> Iterator[str]:
     """Yields the lines of a section: its keys, then its subsections."""
-    inner: list[tuple[str, BaseModel]] = []
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        if isinstance(value, BaseModel):
-            inner.append((f"{above}{name}", value))
-        elif name == "environments":
-            inner += [(f"{above}{name}.{_key(one)}", its) for one, its in value.items()]
-        else:
-            yield from _comment(about(type(section), name))
-            yield from _entry(name, field, value)
-    for name, value in inner:
+    for key, field in _keys(section):
+        yield from _comment(about(type(section), key))
+        yield _entry(key, field, getattr(section, key))
+    for inner, value in _subsections(name, section):
         doc = " ".join((type(value).__doc__ or "").split())
-        yield from ("", *_comment(doc), f"[{name}]", *_section(f"{name}.", value))
+        yield from ("", *_comment(doc), f"[{inner}]", *_section(inner, value))
 
 
-def _entry(name: str, field: FieldInfo, value: Any) -> Iterator[str]:
-    """Yields the lines of one key, without its comment."""
+def _set_keys(name: str, section: BaseModel) -> Iterator[str]:
+    """Yields the lines of a section with its keys that are set or in `OFTEN_SET`, then its subsections."""
+    of_environment = name.startswith("environments.")
+    lines: list[str] = []
+    for key, field in _keys(section):
+        line = _entry(key, field, getattr(section, key))
+        implied = of_environment and line == f"kind = {_value(name.partition('.')[2])}"
+        if f"{name}.{key}".lstrip(".") in OFTEN_SET or not (line.startswith("#") or implied):
+            lines.append(line)
+    if name and (lines or of_environment):
+        yield from ("", f"[{name}]")
+    yield from lines
+    for inner, value in _subsections(name, section):
+        yield from _set_keys(inner, value)
+
+
+def _keys(section: BaseModel) -> Iterator[tuple[str, FieldInfo]]:
+    """Yields the keys of a section that are not sections themselves."""
+    for key, field in type(section).model_fields.items():
+        if key != "environments" and not isinstance(getattr(section, key), BaseModel):
+            yield key, field
+
+
+def _subsections(name: str, section: BaseModel) -> Iterator[tuple[str, BaseModel]]:
+    """Yields the sections within a section, by their full names."""
+    above = f"{name}." if name else ""
+    for key in type(section).model_fields:
+        value = getattr(section, key)
+        if isinstance(value, BaseModel):
+            yield f"{above}{key}", value
+        elif key == "environments":
+            yield from ((f"{above}{key}.{_key(one)}", its) for one, its in value.items())
+
+
+def _entry(name: str, field: FieldInfo, value: Any) -> str:
+    """Writes the line of one key, without its comment."""
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     if value is None:
-        yield f"# {name} is not set"
-    else:
-        written = f"{_key(name)} = {_value(value)}"
-        yield written if field.is_required() or value != default else f"#{written}"
+        return f"# {name} is not set"
+    written = f"{_key(name)} = {_value(value)}"
+    return written if field.is_required() or value != default else f"#{written}"
 
 
 def _comment(text: str) -> list[str]:

@@ -19,9 +19,10 @@ def init(
     overrides: Overrides = None,
     config: ConfigFile = None,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The project's folder.")] = Path(),
+    full: Annotated[bool, typer.Option("--full", help="Write every key with its meaning.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write flywheel.toml, which every command in its folder reads: all keys, each with its meaning."""
+    """Write flywheel.toml, which every command in its folder reads: the keys that are set, or all with --full."""
     from apps.commented import commented
     from schemas.config.load import load_config
     from schemas.config.profiles import LAPTOP, OWN
@@ -32,7 +33,7 @@ def init(
             f"There is a {file} already.", "Edit it, or name another folder with --to; nothing was written."
         )
     name = f"name={json.dumps(to.absolute().name)}"
-    text = commented(load_config(config or LAPTOP, [name, *(overrides or ())]))
+    text = commented(load_config(config or LAPTOP, [name, *(overrides or ())]), full=full)
     try:
         to.mkdir(parents=True, exist_ok=True)
         with file.open("x") as made:

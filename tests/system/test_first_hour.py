@@ -43,7 +43,7 @@ def hour(tmp_path: Path) -> Iterator[Up]:
 @pytest.mark.nightly  # its commands run one by one in test_schedule.py, test_upgrade.py and tests/flows
 @pytest.mark.timeout(900)
 def test_a_user_s_first_hour(hour: Up, endpoint: str, credentials: None) -> None:
-    done = hour.flywheel("init", "--to", "described")
+    done = hour.flywheel("init", "--full", "--to", "described")
     assert done.returncode == 0 and "[budget]" in (hour.folder / "described" / "flywheel.toml").read_text()
     (hour.folder / "flywheel.toml").write_text(f'{CONFIG}{MORE}[lake]\nuri = "lake"\nmin_free_mb = 10\n')
 

@@ -26,9 +26,16 @@ def uncommented(text: str) -> str:
 )  # fmt: skip
 def test_the_file_is_the_config_it_was_made_from_with_its_comments_and_without(overrides: list[str]) -> None:
     config = load_config("laptop", overrides, {})
-    text = commented(config)
-    for written in (text, uncommented(text)):
-        assert config_of(tomllib.loads(written)) == config
+    for text in (commented(config), commented(config, full=False)):
+        for written in (text, uncommented(text)):
+            assert config_of(tomllib.loads(written)) == config
+
+
+def test_the_short_file_has_the_keys_that_are_set_and_those_that_most_users_set() -> None:
+    config = load_config("laptop", ["evaluate.seeds=7", 'environments={"mine":{"kind":"fake"}}'], {})
+    lines = commented(config, full=False).splitlines()
+    assert len(lines) <= 45 and {'kind = "fake"', "[environments.mine]", "seeds = 7", '#method = "sft"'} <= {*lines}
+    assert "[budget]" not in lines and not any("tolerance" in line for line in lines)
 
 
 def test_every_key_is_there_with_what_it_means() -> None:
