@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps import completion
 from common import log
 from common.text import STEERING, harmless
 from schemas.failure import UsageError
@@ -20,10 +21,29 @@ if TYPE_CHECKING:
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="Config file; else flywheel.toml here, else profile `laptop`."),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Config file; else flywheel.toml here, else profile `laptop`.",
+        autocompletion=completion.config_files,
+    ),
 ]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Config keys, such as train.steps=100.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Config keys, such as train.steps=100.",
+        autocompletion=completion.overrides,
+    ),
+]
+Tasks = Annotated[
+    str | None,
+    typer.Option(
+        "--tasks",
+        metavar="A,B,C",
+        help="Task names; the suite if not given.",
+        autocompletion=completion.tasks,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")]
 

@@ -1,22 +1,38 @@
-"""Write the reference pages from the code: `python -m apps.reference` rewrites docs/tables.md and docs/config.md."""
+"""Write the reference pages from the code.
 
+`python -m apps.reference` rewrites docs/tables.md, docs/config.md and the keys that shells complete.
+"""
+
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
+from apps import completion
 from apps.commented import about
 from curation.gates.registry import GATES
 from curation.synthesis.maker import MAKERS, REWARDS
 from environments.registry import ENVIRONMENTS
+from learning.algorithms.method import METHODS
 from learning.tracking import TRACKERS
+from models.families.registry import FAMILIES
 from models.judges.registry import JUDGES
+from models.language_model import BACKENDS
+from models.policy import EXPLORERS
 from models.proposers import PROPOSERS
+from models.readers import READERS
+from models.serving.updater import UPDATERS
 from models.thinkers.thinker import THINKERS
 from schemas.config.sections import Config
+from schemas.registry import Registry
 from schemas.table import SCHEMA_VERSION, Table
 from schemas.tables import TABLES
 
+NAMED_BY: tuple[Registry[Any], ...] = (
+    METHODS, JUDGES, FAMILIES, BACKENDS, READERS, EXPLORERS, UPDATERS, REWARDS
+)  # fmt: skip
+"""Registries whose parts one config key names."""
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -40,6 +56,25 @@ def config_page() -> str:
         for name in registry.names:
             lines += _options(key, registry.class_of(name), f"`{registry.key}={name}`")
     return "\n".join(lines)
+
+
+def config_keys() -> str:
+    """Every key of the page of config keys, with the values of a key that has few, for `apps.completion`."""
+    keys = dict(_values("", Config))
+    for name in ENVIRONMENTS.names:
+        keys |= dict(_values(f"environments.{name}.", ENVIRONMENTS.class_of(name).section))
+    keys |= {registry.key: list(registry.names) for registry in NAMED_BY}
+    return "".join(f"{key} {'|'.join(values)}".rstrip() + "\n" for key, values in sorted(keys.items()))
+
+
+def _values(prefix: str, section: type[BaseModel]) -> Iterator[tuple[str, Sequence[str]]]:
+    for name, field in section.model_fields.items():
+        kind: Any = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _values(f"{prefix}{name}.", kind)
+        else:
+            values = ("true", "false") if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
+            yield f"{prefix}{name}", [str(one) for one in values]
 
 
 def _options(prefix: str, part: Any, named: str) -> list[str]:
@@ -89,6 +124,7 @@ def main() -> None:
     """Rewrites the pages."""
     (DOCS / "tables.md").write_text(tables_page())
     (DOCS / "config.md").write_text(config_page())
+    completion.KEYS.write_text(config_keys())
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator
-
 
 def storable(text: str) -> str:
     """Replaces lone surrogates and NULs by escape sequences, such as `\\ud800`."""
@@ -86,7 +84,16 @@ def harmless(text: str) -> str:
     return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-Storable = Annotated[str, AfterValidator(storable)]
+class _AfterValidator:
+    """Validates as pydantic's `AfterValidator(storable)`, and imports pydantic only when a model is built."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core.core_schema import no_info_after_validator_function
+
+        return no_info_after_validator_function(storable, handler(source))
+
+
+Storable = Annotated[str, _AfterValidator()]
 """Text of a field, made storable by validation."""
 
 

@@ -13,6 +13,7 @@ from apps.options import (
     AsJson,
     ConfigFile,
     Overrides,
+    Tasks,
     open_lake,
     print_line,
     print_result,
@@ -23,8 +24,6 @@ from apps.options import (
 if TYPE_CHECKING:
     from tasks.preflight.checks import Available
     from tasks.running.run_status import RunStatus
-
-Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Task names; the suite if not given.")]
 
 
 def list_sandboxes(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
+from apps import completion
 from apps.commands import checkpoint, data, pretraining, quality, sandboxes, synthesis, versions
 from apps.commands.capacity import plan
 from apps.commands.parsing import parse
@@ -17,6 +18,7 @@ from apps.options import (
     AsJson,
     ConfigFile,
     Overrides,
+    Tasks,
     iteration_range,
     numbers,
     open_lake,
@@ -30,15 +32,33 @@ from apps.options import (
 from apps.schedule import verbs as scheduling
 from schemas.failure import UsageError
 
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
+TaskName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK", help="A task's id or template, such as click-test.", autocompletion=completion.tasks
+    ),
+]
 Iterations = Annotated[
     int | None,
     typer.Option(min=1, help="Number of iterations, an unfinished iteration included; the config's if not given."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and do nothing.")]
-Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A version, champion, or a trajectory's id.")]
-PolicyName = Annotated[str, typer.Option("--policy", help="champion, a version, a Hugging Face folder, or explorer.")]
-Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Task names; the suite if not given.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="POLICY|TRAJECTORY_ID",
+        help="A version, champion, or a trajectory's id.",
+        autocompletion=completion.policies,
+    ),
+]
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        help="champion, a version, a Hugging Face folder, or explorer.",
+        autocompletion=completion.policies,
+    ),
+]
 Range = Annotated[
     str | None, typer.Option("--iterations", metavar="A:B", help="Iterations from A to B - 1; all if not given.")
 ]
@@ -180,7 +200,12 @@ def think(
 def retrain(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    like: Annotated[str | None, typer.Option(help="Repeat the data, parent, config and seed of this version.")] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            help="Repeat the data, parent, config and seed of this version.", autocompletion=completion.policies
+        ),
+    ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -219,7 +244,12 @@ def adopt(
 
 def merge(
     named: Annotated[
-        list[str], typer.Argument(metavar="POLICY POLICY... [KEY=VALUE]...", help="Versions, then config keys.")
+        list[str],
+        typer.Argument(
+            metavar="POLICY POLICY... [KEY=VALUE]...",
+            help="Versions, then config keys.",
+            autocompletion=completion.policies,
+        ),
     ],
     config: ConfigFile = None,
     weights: Annotated[str | None, typer.Option(metavar="A,B,...", help="Weights; searched for if not given.")] = None,
@@ -236,7 +266,7 @@ def merge(
 
 
 def export(
-    policy: Annotated[str, typer.Option("--policy", help="champion or a version.")],
+    policy: Annotated[str, typer.Option("--policy", help="champion or a version.", autocompletion=completion.policies)],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
     overrides: Overrides = None,
     config: ConfigFile = None,

@@ -4,13 +4,19 @@ from typing import Annotated
 
 import typer
 
+from apps import completion
 from apps.options import AsJson, ConfigFile, open_lake, print_result, resolve
 from schemas.failure import UsageError
 
 
 def rollback(
     named: Annotated[
-        list[str] | None, typer.Argument(metavar="[VERSION] [KEY=VALUE]...", help="Earlier champion, then config keys.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[VERSION] [KEY=VALUE]...",
+            help="Earlier champion, then config keys.",
+            autocompletion=completion.policies,
+        ),
     ] = None,
     config: ConfigFile = None,
     reason: Annotated[str, typer.Option(help="Reason, which is stored with the record.")] = "",

@@ -6,7 +6,8 @@ import tomllib
 import pytest
 
 from apps.commented import commented
-from apps.reference import DOCS, config_page, tables_page
+from apps.completion import KEYS
+from apps.reference import DOCS, config_keys, config_page, tables_page
 from schemas.config import Config, config_of, load_config
 
 
@@ -50,5 +51,6 @@ def test_every_key_is_there_with_what_it_means() -> None:
 
 
 def test_the_reference_pages_say_what_the_code_says() -> None:
+    assert KEYS.read_text() == config_keys(), "apps/config_keys.txt is old: run `python -m apps.reference`"
     for name, page in (("tables.md", tables_page()), ("config.md", config_page())):
         assert (DOCS / name).read_text() == page, f"docs/{name} is old: run `python -m apps.reference`"
