@@ -1,9 +1,9 @@
 """Read a million garbled replies by every model family: without an exception, in time linear in their length.
 
-Rows: per family the replies, the share with an action, mean and longest processor time, and the growth of the time for
-a reply of twice the length, the worst over long replies of every grammar's pieces. Linear is 2; the bar leaves room for
-the machine's other work. A last table compares with the public `ui-tars` package on its own published examples and on
-garbled replies, by the reason of each difference.
+Rows: per family, whose templates take turns, the replies, the share with an action, mean and longest processor time,
+and the growth of the time for a reply of twice the length, the worst over long replies of every grammar's pieces.
+Linear is 2; the bar leaves room for the machine's other work. A last table compares with the public `ui-tars` package
+on its own published examples and on garbled replies, by the reason of each difference.
 """
 
 import json
@@ -56,12 +56,16 @@ def main() -> int:
 
 def _row(name: str, count: int) -> dict[str, Any]:
     kind = FAMILIES.class_of(name)
-    family = kind(PolicyConfig.model_validate({"family": name, "template": kind.templates[0]}))
-    family.fit(ImageLimits(28, 3136, 12845056))
+    families = [
+        kind(PolicyConfig.model_validate({"family": name, "template": template})) for template in kind.templates
+    ]
+    for family in families:
+        family.fit(ImageLimits(28, 3136, 12845056))
     chance = random.Random(11)
     raised = acted = 0
     spent, longest = 0.0, 0.0
-    for _ in range(count):
+    for number in range(count):
+        family = families[number % len(families)]
         completion = Completion(mutated(chance, (*SEEDS, *NEWER)))
         begun = time.process_time()
         try:
@@ -78,7 +82,9 @@ def _row(name: str, count: int) -> dict[str, Any]:
         "mean us": 1e6 * spent / count,
         "longest ms": 1e3 * longest,
         "twice": max(
-            _growth(family, piece) for piece in (*SEEDS, *NEWER, *(piece for piece in NOISE if len(piece) > 1))
+            _growth(family, piece)
+            for family in families
+            for piece in (*SEEDS, *NEWER, *(piece for piece in NOISE if len(piece) > 1))
         ),
     }
 

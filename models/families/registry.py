@@ -37,6 +37,7 @@ FAMILIES = Registry(
         "gui-owl-1.5": f"{_HERE}.qwen:GuiOwlFamily",
         "step-gui": f"{_HERE}.step_gui:StepGuiFamily",
         "evocua": f"{_HERE}.qwen:EvoCuaFamily",
+        "openwebrl": f"{_HERE}.openwebrl:OpenWebRlFamily",
         "mai-ui": f"{_HERE}.mai_ui:MaiUiFamily",
         "opencua": f"{_HERE}.opencua:OpenCuaFamily",
         "opencua-qwen2": f"{_HERE}.opencua:OpenCuaQwen2Family",
@@ -67,8 +68,8 @@ BY_MODEL_TYPE = {
 """Families by the `model_type` of a checkpoint's `config.json`, for the value auto of `policy.family`.
 
 Other types are refused. A checkpoint of these types with another model's name is refused, too: UI-TARS 1.5, EvoCUA,
-MAI-UI, OpenCUA, Holo, ScaleCUA, Fara, GUI-Owl, Step-GUI and UI-Venus share Qwen's types, so `policy.family` must name
-their family.
+MAI-UI, OpenCUA, OpenWebRL, Holo, ScaleCUA, Fara, GUI-Owl, Step-GUI and UI-Venus share Qwen's types, so `policy.family`
+must name their family.
 """
 PLAIN = {"qwen2_5_vl": "pixels", "qwen3_vl": "thousandths", "qwen3_vl_moe": "thousandths"}
 """Families by `model_type` for a checkpoint that was not trained on its architecture's own grammar."""

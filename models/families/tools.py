@@ -150,6 +150,7 @@ class Tool:
         triples: whether three clicks are three, and not a double click.
         at_pointer: whether a click without a coordinate is at the pointer.
         holds: whether the `text` of a click or a scroll names keys that are held during it.
+        named: whether the name of a call is its action.
         enters: whether typing presses enter if the call does not say so.
         value: converts an argument that is a text, by its name.
     """
@@ -161,6 +162,7 @@ class Tool:
     triples: bool = False
     at_pointer: bool = False
     holds: bool = False
+    named: bool = False
     enters: bool = False
     value: Callable[[str, str], Any] = field(default=lambda name, text: text)
 
@@ -283,12 +285,16 @@ def written_calls(text: str, begin: int, tool: Tool) -> Iterator[Written]:
         name = found.pop("name", None)
         if name not in (None, *tool.names):
             raise ValueError(no_tool(name, tool))
-        arguments = found.get("arguments", found)
+        held_in = "arguments" if "arguments" in found or not tool.named else "parameters"
+        arguments = found.get(held_in, found)
         if isinstance(arguments, str):  # a string in OpenAI's protocol
             arguments, _ = _DECODER.raw_decode(arguments.strip())
         if not isinstance(arguments, dict):
             raise ValueError("a tool call whose arguments are no JSON object")
-        yield valued(cast(dict[str, Any], arguments), tool), begin, end
+        given = cast(dict[str, Any], arguments)
+        if tool.named and given.pop("action", name) != name:
+            raise ValueError(f"{name} has an argument `action`")
+        yield valued({"action": name, **given} if tool.named else given, tool), begin, end
         following = _CALL.search(text, end)
         begin = following.start() if following else -1
 

@@ -36,7 +36,9 @@ MODELS = {
 """Template, classes and patch of a model type; `thinking` is one that asks with an open `<think>`."""
 TRAINED_FROM = {
     "ui-tars-1.0": "qwen2_vl",
-    **dict.fromkeys(("qwen3-vl", "holo-2", "thousandths", "gui-owl-1.5", "step-gui", "evocua", "mai-ui"), "qwen3_vl"),
+    **dict.fromkeys(
+        ("qwen3-vl", "holo-2", "thousandths", "gui-owl-1.5", "step-gui", "evocua", "mai-ui", "openwebrl"), "qwen3_vl"
+    ),
     **dict.fromkeys(("qwen3.5", "qwen3.6", "qwen3.8", "fara-1.5", "ui-venus-2", "holo-3"), "thinking"),
 }
 """What a family's checkpoints are; all others are taken for a Qwen2.5-VL."""

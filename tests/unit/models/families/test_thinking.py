@@ -16,7 +16,7 @@ from schemas import action as act
 from schemas.action import Action
 from schemas.failure import UsageError
 from tests.fixtures.planted.replies import mutated
-from tests.unit.models.families.test_families import ACTIONS, EACH, SCREEN, answered, made, near
+from tests.unit.models.families.test_families import ACTIONS, EACH, SCREEN, answered, emptied, made, near
 
 DRAFT, MEANT = act.Click(x=0.25, y=0.25), act.Click(x=0.5, y=0.75)
 ENDS = ("</think>", "</thinking>", "</thinkt>", "</THINK>", "</seed:think>", "</think_never_used_51bce0>", "◁/think▷")
@@ -78,7 +78,7 @@ def test_a_thought_that_holds_a_draft_is_written_so_that_the_action_comes_back(n
             reply = family.reply(thought, action, SCREEN)
         except UsageError:
             continue
-        read = family.read(Completion(reply), SCREEN)
+        read = emptied(family.read(Completion(reply), SCREEN))
         assert near(read.action, answered(family, action, read.thought)) and not read.further, (reply, read)
         assert read.thought in (thought, family.read(Completion(family.reply("", action, SCREEN)), SCREEN).thought)
         written += 1
