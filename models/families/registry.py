@@ -92,7 +92,7 @@ _TRAINED = (
     *("ui-ins", "se-gui", "dart-gui", "step-gui", "tong-ui", "gta1", "jedi", "aguvis", "show-ui", "os-atlas"),
     *("os-genesis", "u-ground", "see-click", "ferret-ui", "agent-cpm", "computer-rl", "mobile-rl", "arpo"),
     *("phi-ground", "ground-next", "molmo-web", "zero-gui", "ui-agile", "aria-ui", "ui-tron", "gui-eyes"),
-    *("open-web-rl", "gelab-zero"),
+    *("open-web-rl", "gelab-zero", "qwen-ui-agent", "cua-gym"),
 )
 """Names of models that were trained from these checkpoints on a different grammar."""
 _PEOPLE_TOO = ("mano",)

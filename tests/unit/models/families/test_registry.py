@@ -95,6 +95,8 @@ def test_a_qwen3_5_by_another_models_name_is_refused(tmp_path: Path, called: str
         ("qwen2_5_vl", "my_scalecua_run"),
         ("qwen3_vl", "EvoCUA-20260105"),
         ("qwen3_vl_moe", "holo2-sft"),
+        ("qwen3_vl", "OpenWebRL-4B"),
+        ("qwen3_vl", "Qwen-UI-Agent-4B"),
         ("glm4v", "AutoGLM-Phone-9B"),
         ("glm4v", "autoglm"),
         ("internvl_chat", "ScaleCUA-InternVL-8B"),
