@@ -6,7 +6,7 @@ The same seed gives the same pixels. The tasks:
 - `click-one`: click the only button. `click-red` and so on: click the only button, which has this colour.
 - `click-of-three`: click one of three buttons.
 - `two-steps`, `three-steps`: click two or three buttons in order.
-- `moving`: click the only button four times. It moves after each click.
+- `moving`: click the only button four times. After each click it moves to one of three places.
 - `enter-text`: type a word and click a button.
 - `dies`: as `click-target`, but the sandbox dies at the first action if the seed is a multiple of three.
 - `note`: type two words. The task has no verifier and never ends by itself; a judge scores it.
@@ -105,8 +105,8 @@ def _scene(template: str, seed: int) -> _Scene:
     names = [colour] if colour in COLOURS else chance.sample(sorted(COLOURS), count)
     buttons = dict(zip(names, _places(chance, count), strict=True))
     if template == "moving":
-        moves = [place for _ in range(MOVES - 1) for place in _places(chance, 1)]
-        return _Scene(f'Click the "{names[0]}" button four times.', names * MOVES, buttons, moves)
+        first, *moves = [_cell(chance) for _ in range(MOVES)]
+        return _Scene(f'Click the "{names[0]}" button four times.', names * MOVES, {names[0]: first}, moves)
     if clicks > 1:
         text = ", then the ".join(f'"{name}" button' for name in names)
         return _Scene(f"Click the {text}.", names, buttons)
@@ -124,6 +124,12 @@ def _places(chance: random.Random, count: int) -> list[Box]:
     rows = chance.sample(range(90, HEIGHT - high, high + 8), count)
     lefts = [chance.randrange(4, WIDTH - wide - 4) for _ in rows]
     return [(left, top, left + wide, top + high) for left, top in zip(lefts, rows, strict=True)]
+
+
+def _cell(chance: random.Random) -> Box:
+    """Chooses one of three places, below each other."""
+    left, top = 56, chance.choice((90, 122, 154))
+    return (left, top, left + _BUTTON[0], top + _BUTTON[1])
 
 
 def _inside(box: Box, x: float, y: float) -> bool:

@@ -18,6 +18,7 @@ from learning.job import Job, steps_folder
 from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, PpoConfig
 from tests.tiers import NIGHTLY
 from tests.unit.learning.chats import job as any_job
+from tests.unit.learning.folded import folded_job
 from tests.unit.learning.replies import job as reply_job
 from tests.unit.learning.replies import rolled_out, streamed, valued
 from tests.unit.learning.samples import job as small_job
@@ -112,6 +113,23 @@ def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_s
     before = trained(first, resumed)
     assert sum(before.values()) == resumed * plan.train.batch
     assert before + trained(other, plan.steps, resumed) == Counter(range(plan.steps * plan.train.batch))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ("qwen3_5", "qwen3_5_moe") if NIGHTLY else ("qwen3_5",))
+def test_a_killed_training_of_gated_deltanets_on_folded_groups_writes_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    plan = folded_job(tmp_path, kind, "grpo", checkpoint_every=2)
+    plan = plan.model_copy(update={"steps": 8})
+    whole(unbroken := plan.model_copy(update={"out": tmp_path / "unbroken"}), 1)
+    killed_after(plan, 1, 4)
+    (resumed,) = [one["resumed"] for one in whole(plan, 1) if "resumed" in one]
+    assert 0 < resumed < plan.steps
+    one, other = (
+        {path.relative_to(out): path.read_bytes() for path in out.rglob("*.safetensors")}
+        for out in (unbroken.out, plan.out)
+    )
+    assert one == other and one
+    assert one[Path("model.safetensors")] != (plan.parent / "model.safetensors").read_bytes()
 
 
 @pytest.mark.nightly
