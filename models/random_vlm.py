@@ -47,6 +47,7 @@ def build_random(
     vision_heads: int = 0,
     spread: float = 0.02,
     theta: float = 10000.0,
+    dtype: Literal["bfloat16", "float32"] = "bfloat16",
 ) -> None:
     """Writes a random model with its processor.
 
@@ -62,6 +63,7 @@ def build_random(
         vision_heads: heads of the vision tower; if 0, as many as have a width of 32.
         spread: standard deviation of the weights. A narrow model learns faster with more than the library's 0.02.
         theta: base of the rotary positions. A narrow head tells places on small screens apart with 100.
+        dtype: number type of the weights, which policies that are trained from the model keep.
 
     Raises:
         UsageError: no such kind.
@@ -85,7 +87,7 @@ def build_random(
         model: Any = AutoModelForImageTextToText.from_config(config)
     model.generation_config.eos_token_id = config.text_config.eos_token_id
     model.generation_config.pad_token_id = config.text_config.pad_token_id
-    model.to(torch.bfloat16).save_pretrained(out)
+    model.to(getattr(torch, dtype)).save_pretrained(out)
     _write_processor(kind, tokenizer, out)
 
 

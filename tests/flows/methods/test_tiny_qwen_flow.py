@@ -1,0 +1,64 @@
+"""Random tiny Qwen3.5 models on a CPU: from the explorer's successes, then in groups, on folded prompts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.flywheel import flywheel
+from schemas.config import Config, config_of
+from storage.lake import Lake
+from tasks.shared.policies import champion, policy_row
+from tasks.shared.status import success_of
+from tests.flows.methods.test_group_flow import sometimes
+from tests.tiers import NIGHTLY
+from tests.tiny_qwen import AGREES, POLICY, build_tiny_qwen, further, in_groups, learning
+
+KINDS = ("qwen3_5", "qwen3_5_moe")
+
+
+def success(lake: Lake) -> float:
+    """The success of the champion on the validation seeds."""
+    found = success_of(lake, champion(lake).policy_version)
+    assert found is not None
+    print(champion(lake).policy_version, found)  # for docs/log.md
+    return found.success
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_random_model_learns_from_the_explorer_and_then_from_its_own_groups(
+    kind: Any, small: Config, tmp_path: Path
+) -> None:
+    build_tiny_qwen(kind, tmp_path / "base")
+    config = learning(small, tmp_path / "base")
+    flywheel(config, iterations=1)
+    lake = Lake.open(config.lake)
+    while (taught := success(lake)) < 0.3:
+        flywheel(further(config), iterations=1)
+    assert taught < 0.8
+    while success(lake) < 0.8:
+        flywheel(in_groups(config), iterations=1)
+    trained = policy_row(lake, champion(lake).policy_version)
+    assert trained.method == "grpo"
+    assert 0 < json.loads(trained.metrics)["mismatch_most"] < AGREES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS if NIGHTLY else KINDS[:1])
+def test_actor_and_trainer_agree_on_folded_prompts_of_gated_deltanets(kind: Any, small: Config, tmp_path: Path) -> None:
+    build_tiny_qwen(kind, tmp_path / "base")
+    fields = learning(small, tmp_path / "base", steps=2).model_dump()
+    fields["collect"]["trajectories_per_task"] = 8
+    fields["evaluate"]["seeds"] = 2
+    config = config_of(fields)
+    flywheel(config, iterations=1)
+    lake = Lake.open(config.lake)
+    sometimes(lake, "fake/moving", champion(lake).policy_version)
+    flywheel(in_groups(config, groups=3, size=2, k=1, inject=True), iterations=1)
+    steps = lake.read("steps", ["step", "token_ids"], {"iteration": 1}).to_pylist()
+    assert all(one["token_ids"] for one in steps) and any(one["step"] >= POLICY["live_images"] for one in steps)
+    metrics = json.loads(policy_row(lake, "policy-0001").metrics)
+    assert metrics["informative"] >= 1 and 0 < metrics["mismatch_most"] < AGREES

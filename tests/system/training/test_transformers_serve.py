@@ -1,0 +1,58 @@
+"""A random tiny Qwen3.5 that acts behind `transformers serve`, which returns no log probabilities, and learns in
+groups."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.flywheel import flywheel
+from schemas.config import Config, config_of
+from storage.lake import Lake
+from tasks.shared.policies import champion, policy_row
+from tests.flows.conftest import all_forked, prefect_server, small  # noqa: F401  (pytest finds fixtures by their names)
+from tests.flows.methods.test_group_flow import sometimes
+from tests.tiny_qwen import build_tiny_qwen, in_groups, learning
+
+WHOLE = {
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "content": {
+            "close_pattern": r"<\|(?:im_end|endoftext)\|>",
+            "content": "text",
+            "content_args": {"strip": False},
+        }
+    },
+}
+"""The template with which this server returns whole replies (docs/served-replies.md)."""
+
+
+def served(config: Config) -> Config:
+    """The config with this server, and few seeds, since it takes one request at a time."""
+    fields = config.model_dump()
+    del fields["policy"]["batch"]
+    command = f"{sys.executable} -m tests.system.parts.transformers_serve serve --port {{port}} --device cpu"
+    fields["policy"]["server"] = {"command": command, "concurrency": 2}
+    fields["collect"]["trajectories_per_task"] = 8
+    fields["evaluate"]["seeds"] = 2
+    return config_of(fields)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_groups_behind_transformers_serve_are_trained_on_as_text(small: Config, tmp_path: Path) -> None:  # noqa: F811
+    build_tiny_qwen("qwen3_5", tmp_path / "base")
+    file = tmp_path / "base" / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"response_template": WHOLE}))
+    config = served(learning(small, tmp_path / "base", steps=4))
+    flywheel(config, iterations=1)
+    lake = Lake.open(config.lake)
+    sometimes(lake, "fake/moving", champion(lake).policy_version)
+    groups = {"groups": 3, "size": 2, "k": 1, "inject": True, "recompute": True}
+    flywheel(in_groups(config, **groups), iterations=1)
+    steps = lake.read("steps", where={"iteration": 1}).to_pylist()
+    assert steps and all(one["token_ids"] is None and one["logprobs"] is None for one in steps)
+    assert any(one["raw_text"] for one in steps)
+    metrics = json.loads(policy_row(lake, "policy-0001").metrics)
+    assert metrics["informative"] >= 1 and metrics["tokens"] > 0 and metrics["mismatch"] == 0

@@ -1,0 +1,85 @@
+"""Random tiny Qwen3.5 models that learn a folded task of the fake sandbox in minutes: the checkpoint and the config.
+
+The task `moving` takes four clicks, and its prompt folds at the fourth screen.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken
+from transformers import AutoTokenizer
+
+from environments.fake import COLOURS, HEIGHT, WIDTH
+from models.families.prompt import Message
+from models.families.qwen35 import Qwen35Family
+from models.policy import Context
+from models.random_vlm import Kind, build_random
+from models.thoughts import THOUGHTS
+from schemas.action import Click
+from schemas.config import Config, config_of
+from schemas.config.policy import PolicyConfig
+from schemas.observation import Observation, PastStep
+
+POLICY: dict[str, Any] = {
+    "family": "qwen3.5",
+    "context": "fold",
+    "live_images": 3,
+    "fold_images": 2,
+    "max_new_tokens": 24,
+    "batch": 32,
+}
+SCREEN = (WIDTH, HEIGHT)
+AGREES = 1e-4
+"""Difference of the log probabilities of actor and trainer, in nats, in fp32."""
+
+
+def build_tiny_qwen(kind: Kind, folder: Path) -> None:
+    """Writes a random checkpoint in fp32 whose tokeniser knows the task's phrases; coordinates are single digits."""
+    family = Qwen35Family(PolicyConfig.model_validate(POLICY))
+    seen = Observation(b"", *SCREEN, "")
+    past = (PastStep("", "", seen),) * 4
+    chats = [family.messages(Context(f'Click the "{colour}" button four times.', past, seen, 0)) for colour in COLOURS]
+    asked = [text_of(message) for chat in chats for message in chat if message["role"] != "assistant"]
+    places = iter(range(103, 999, 7))  # no number occurs twice, so none becomes a word
+    replies = [
+        family.reply(thought, Click(x=next(places) / 999, y=next(places) / 999), SCREEN)
+        for thought in ("", THOUGHTS["click"]) * 10
+    ]
+    sizes = {"head_width": 32, "vocabulary": 1024}
+    build_random(kind, asked * 8 + replies, 0, folder, **sizes, spread=0.1, theta=100.0, dtype="float32")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens([AddedToken(asked[0], normalized=False)])  # the system text as one token
+    tokenizer.save_pretrained(folder)
+
+
+def text_of(message: Message) -> str:
+    """The text of a turn, without its screens."""
+    return "".join(part["text"] for part in message["content"] if part["type"] == "text")
+
+
+def learning(small: Config, base: Path, steps: int = 55) -> Config:
+    """The config of a first training on the explorer's successes, with so many steps."""
+    fields = small.model_dump()
+    fields["environments"]["fake"]["sandboxes"] = 64
+    fields["suite"]["tasks"] = ("moving",)
+    fields["collect"] = {"trajectories_per_task": 100, "policy_share": 0.0}
+    fields["policy"] = {**POLICY, "base": str(base)}
+    fields["train"] = {"steps": steps, "learning_rate": 3e-3, "batch": 8, "processes": 1, "warmup": 5, "decay": 0.3}
+    fields["evaluate"] |= {"seeds": 60, "explorer_seeds": 1, "untrained_seeds": 1}
+    return config_of(fields)
+
+
+def further(config: Config) -> Config:
+    """The config of a short further training of the same kind."""
+    fields = config.model_dump()
+    fields["train"] |= {"steps": 8, "learning_rate": 1.5e-3, "warmup": 2}
+    return config_of(fields)
+
+
+def in_groups(config: Config, **group: Any) -> Config:
+    """The config of trainings on groups; actor and trainer must agree to within `AGREES`."""
+    fields = config.model_dump()
+    given = {"groups": 24, "size": 8, "epochs": 1, "batch": 32, "learning_rate": 1e-3, "highest": 0.95}
+    limit = {} if group.get("recompute") else {"most_mismatch": AGREES}
+    fields["train"] |= {"method": "grpo", "group": {**given, **limit, **group}}
+    return config_of(fields)
