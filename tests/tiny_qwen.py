@@ -79,7 +79,7 @@ def further(config: Config) -> Config:
 def in_groups(config: Config, **group: Any) -> Config:
     """The config of trainings on groups; actor and trainer must agree to within `AGREES`."""
     fields = config.model_dump()
-    given = {"groups": 24, "size": 8, "epochs": 1, "batch": 32, "learning_rate": 1e-3, "highest": 0.95}
+    given = {"groups": 16, "size": 8, "epochs": 1, "batch": 32, "learning_rate": 1e-3, "highest": 0.95}
     limit = {} if group.get("recompute") else {"most_mismatch": AGREES}
     fields["train"] |= {"method": "grpo", "group": {**given, **limit, **group}}
     return config_of(fields)
