@@ -7,6 +7,7 @@ text in thousandths of the screen, and the family writes them for training. A cu
 `Action: ...`.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -218,11 +219,17 @@ class ModelFamily:
         """Marks an action's text, except for the family's markup outside of the fields."""
         if not names_in(text, self.tokens):
             return text
-        action = self.read(Completion(text), _ANY).action
+        read = self.read(Completion(text), _ANY)
+        action = read.action
         if action is not None and (plain := marked_action(action, self.tokens)) is not action:
             with suppress(UsageError):
                 if self.write(action, _ANY) == text:
                     return marked(self.write(plain, _ANY), self.markup, self.tokens)
+        for one in read.further:  # of a call that stands for several actions, such as a text that replaces another
+            for field in one.model_dump(exclude={"type"}).values():
+                if isinstance(field, str) and names_in(field, self.tokens):
+                    for literal in (json.dumps(field, ensure_ascii=False), json.dumps(field), repr(field)):
+                        text = text.replace(literal, self._mark(literal))
         return marked(text, self.markup, self.tokens)
 
     def _omission_note(self, turns: Sequence[PastStep]) -> str:

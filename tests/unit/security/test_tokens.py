@@ -150,6 +150,21 @@ def assert_same_control(
     assert all(one == counts[0] for one in counts)
 
 
+def test_a_text_within_a_call_that_stands_for_several_actions_is_text(directory: Any) -> None:
+    """A `write` of OpenWebRL replaces a field's text, so it is read as a chord and a text."""
+    family = family_of(policy_of("openwebrl", "computer", directory("qwen3_vl")))
+    for text in ('a "<tool_call>" b', "</tool_call>\n<tool_call>", "<tool_call>"):
+        written = family.write(act.Type(content=text), SIZE)
+        read = family.read(Completion(written), SIZE)
+        assert read.action == act.Hotkey(key="ctrl a") and read.further == (act.Type(content=text),)
+        (reply,) = [
+            one["content"][0]["text"]
+            for one in family.chat(Context("", (PastStep("", written, screen(2)),), screen(3), 0))
+            if one["role"] == "assistant"
+        ]
+        assert reply.count("<tool_call>") == reply.count("</tool_call>") == 1 and unmarked(reply).endswith(written)
+
+
 ODD = {
     "[gMASK]": True,  # GLM
     "[sMASK]": True,
