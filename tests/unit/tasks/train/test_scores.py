@@ -138,7 +138,7 @@ def test_the_policy_comes_nearer_to_another_teacher(folder: Path, replies: list[
     gaps = []
     for number in range(4):
         refs = [SampleRef(number * len(replies) + at, at) for at in range(len(replies))]
-        gaps.append(made.measured(made.step(made.prepare(refs), 1e-4))[1]["teacher_gap"])
+        gaps.append(made.measured(made.step(made.prepare(refs), 5e-5))[1]["teacher_gap"])
     assert gaps == sorted(gaps, reverse=True)
     numbers = made.metrics()
     assert numbers["tokens"] == 4 * sum(len(one.token_ids) for one in replies) and 0 < numbers["moved"] < 1
@@ -146,7 +146,7 @@ def test_the_policy_comes_nearer_to_another_teacher(folder: Path, replies: list[
     made.write(folder / "nearer")
     made.close()
     after = divergence(FakeTeacher(folder / "nearer"), larger, asked)
-    assert before > 1 and after < 0.95 * before
+    assert before > 1 and after < 0.98 * before
 
 
 def divergence(policy: FakeTeacher, teacher: FakeTeacher, asked: Sequence[ScoreRequest]) -> float:
