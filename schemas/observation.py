@@ -87,6 +87,8 @@ class Outcome:
     """Whether a limit of the environment ended the trajectory before the task was done."""
     counts: bool = False
     """Whether the reward counts although the task is not done, such as the score of an unfinished game."""
+    reason: str = ""
+    """Sentence about the reward, if the verifier has one, such as which part of an answer is right."""
 
     @property
     def over(self) -> bool:

@@ -19,7 +19,8 @@ from common.process import home
 from common.text import counted
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
-from environments.chromium.in_page import SCRIPT, reward_of
+from environments.chromium.in_page import SCRIPT as IN_PAGE
+from environments.chromium.in_page import reward_of
 from environments.chromium.page import Page, PageKind, ScriptFailure
 from environments.chromium.sandbox import BrowserSandbox
 from environments.host import Host
@@ -42,7 +43,8 @@ ASK_S = 5.0
 OPENING_MS, ACTION_MS, WAIT_MS = 1000, 1000, 5000
 """Milliseconds of the page's time that pass at each point; an application writes its state some tenths of a second
 after a change."""
-_SCRIPT = SCRIPT + Path(__file__).with_name("page.js").read_text()
+SCRIPT = IN_PAGE + Path(__file__).with_name("page.js").read_text()
+"""Script that runs before every document of a `WebPage`."""
 
 
 class WebPage(Page):
@@ -158,7 +160,7 @@ class WebAppSandbox(BrowserSandbox):
     async def _start(self, task: GuiTask, seed: int) -> None:
         application, self.instance = self._instance_of(task.template, seed)
         self._instruction = self.instance.instruction
-        self.kind = PageKind(*self._size, "", f"{_SCRIPT}\n__page.seed({seed});")
+        self.kind = PageKind(*self._size, "", f"{SCRIPT}\n__page.seed({seed});")
         self._place, self._sid = self._places[application], new_session()
         self._keeps_state = not self.instance.task.reward
         if self._keeps_state:

@@ -249,8 +249,34 @@ class Sessions:
         return secrets.compare_digest(request.headers.get(KEY, ""), self._key)
 
 
-class AppServer:
-    """Serves in a thread of this process until it is closed; it ends with the process.
+class LoopbackServer:
+    """Serves in a thread of this process, on this machine only, until it is closed; it ends with the process.
+
+    Args:
+        app: the application.
+        name: name of the thread.
+    """
+
+    def __init__(self, app: Starlette, name: str) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        config = uvicorn.Config(
+            _Bounded(app), log_config=None, access_log=False, server_header=False, lifespan="off",
+            timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True, name=name)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+
+class AppServer(LoopbackServer):
+    """Serves built applications, with a key that pages do not know.
 
     Args:
         folders: folders of built applications, by name.
@@ -258,25 +284,11 @@ class AppServer:
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self.key = secrets.token_urlsafe(24)
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         hosts = [
             Host(f"{name}.{DOMAIN}", Starlette(routes=Sessions(self.key).routes(folder)))
             for name, folder in folders.items()
         ]
-        config = uvicorn.Config(
-            _Bounded(Starlette(routes=hosts)), log_config=None, access_log=False, server_header=False, lifespan="off",
-            timeout_graceful_shutdown=1,
-        )  # fmt: skip
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True, name="webapps")
-        self._thread.start()
-
-    def close(self) -> None:
-        """Ends the server and its sessions."""
-        self._server.should_exit = True
-        self._thread.join()
-        self._socket.close()
+        super().__init__(Starlette(routes=hosts), "webapps")
 
 
 class _Files(StaticFiles):

@@ -49,10 +49,12 @@
      no request is open and nothing changes for some real turns of the browser. The wait for a response is long enough
      for a loaded machine. A request that a server holds open even longer is waited for only once. */
   const SLICE_MS = 250, CALM = 3, MOST_CHANGING = 600, MOST_WAITING = 2400;
-  let waited = 0, held = 0;
+  let waited = 0, held = 0, leaving = false;
+  /* A navigation to another document has begun, which ends this one when the response is there. */
+  navigation.addEventListener("navigate", (event) => { leaving ||= !event.destination.sameDocument && event.downloadRequest === null; });
   const due = () => {
     held = Math.min(held, asked);
-    return asked > held || document.readyState !== "complete";
+    return asked > held || leaving || document.readyState !== "complete";
   };
   const rest = async () => {
     for (let calm = 0, changing = 0; calm < CALM && changing < MOST_CHANGING;) {
