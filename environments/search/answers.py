@@ -93,9 +93,8 @@ def _unit(name: str) -> str:
 
 
 def _overlap(wanted: tuple[str, ...], text: str) -> float:
-    right = {plain(one) for one in wanted}
-    given = set[str]()
-    for item in map(plain, _ITEMS.split(text)):
-        parts = {item.removeprefix("and ")} if {item, item.removeprefix("and ")} & right else set(item.split(" and "))
-        given |= {plain(part) for part in parts if plain(part)}
-    return len(right & given) / len(right | given)
+    right, given = {plain(one) for one in wanted}, set[str]()
+    for item in map(str.strip, _ITEMS.split(text)):
+        whole = {plain(item), plain(item.removeprefix("and "))} & right
+        given |= whole or {plain(part) for part in item.split(" and ")}
+    return len(right & given) / len(right | (given - {""}))

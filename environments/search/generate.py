@@ -6,6 +6,7 @@ seed's split.
 
 import datetime
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from environments.search.answers import Answer
@@ -216,9 +217,17 @@ def question_of(world: Encyclopedia, template: str, seed: int) -> Question:
     asker = Asker(world, split_of(seed), chance)
     for _ in range(_DRAWS):
         question = chance.choice(FORMS[template])(asker)
-        if question is not None and 2 <= len({pages[0] for pages in question.evidence}) <= MOST_PAGES:
+        if question is not None and _needs_reading(question):
             return question
     raise RuntimeError(f"{template} has no question for seed {seed}")
+
+
+def _needs_reading(question: Question) -> bool:
+    """Checks that a question needs two to five pages, and that its text does not have the answer."""
+    value = question.answer.value
+    given = value if isinstance(value, tuple) else (value,)
+    named = any(re.search(rf"\b{re.escape(str(item))}\b", question.text) for item in given)
+    return not named and 2 <= len({pages[0] for pages in question.evidence}) <= MOST_PAGES
 
 
 def _unless(first: Entity, second: Entity, name: str, question: Question) -> Question | None:

@@ -21,6 +21,8 @@ LAYOUT = "index-1"
 """Changes when the tables or the tokens of an index change."""
 LOGGED = 5_000
 """Number of indexed pages after which a line of the log counts them."""
+MOST_WORDS = 16
+"""Words of a query that are used."""
 _WORD = re.compile(r"\w+")
 _FOUND = f"""SELECT key, title, snippet(pages, 2, '{BEGIN}', '{END}', ' ... ', 24) FROM pages WHERE pages MATCH ?
   ORDER BY bm25(pages, 0, 8, 1), key"""
@@ -67,7 +69,7 @@ class Index:
         """Finds pages with all words of a query; with any of them if no page has all.
 
         Args:
-            query: words; signs are ignored.
+            query: words, of which the first `MOST_WORDS` are used; signs are ignored.
             start: number of results to skip.
             count: maximum number of results.
             without: ids of pages to leave out.
@@ -75,7 +77,7 @@ class Index:
         Returns:
             The results, best first, and whether there are more.
         """
-        words = [f'"{word}"' for word in _WORD.findall(query)]
+        words = [f'"{word}"' for word in _WORD.findall(query)[:MOST_WORDS]]
         for joint in (" ", " OR "):
             rows = self._found.execute(_FOUND, (joint.join(words),)) if words else iter(())
             hits = list(islice((Hit(*row) for row in rows if row[0] not in without), start + count + 1))
