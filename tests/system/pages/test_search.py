@@ -1,0 +1,257 @@
+"""The encyclopedia in a real browser: what can be opened, what an answer is worth, and readers of three kinds."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import pytest
+
+from benchmarks.search import bars, measured
+from environments.pool import SandboxPool
+from environments.registry import require
+from environments.search.environment import SearchConfig, SearchEnvironment, SearchReward, SearchSandbox
+from environments.search.served import ORIGIN, SITE
+from models.explorer import PageExplorer
+from models.policy import Context
+from schemas import action as act
+from schemas.observation import Outcome
+
+T = TypeVar("T")
+OUTSIDE = "http://127.0.0.1:{port}"
+PAGES = {
+    "index.html": """<!DOCTYPE html><title>Lamps</title><meta http-equiv="refresh" content="0;url={outside}/refresh">
+<base href="{outside}/base/"><script>document.title = "run"; fetch("{outside}/fetch", {{mode: "no-cors"}})</script>
+<style>p {{ display: none }}</style><h1>Lamps</h1><p>Every lamp is listed: <a href="brass.html">brass</a>,
+<a href="hidden.html">hidden</a>, <a href="{outside}/link">outside</a>, <a href="file:///etc/passwd">file</a>,
+<a href="javascript:location='{outside}/js'">code</a>.</p><img src="own.png" alt="own">
+<img src="{outside}/img" alt="theirs">
+<iframe src="{outside}/frame"></iframe><form action="{outside}/form"><button>Send</button></form>
+<svg><a href="{outside}/svg"><text>drawn</text></a></svg><p onclick="location='{outside}/handler'">Click me</p>""",
+    "brass.html": "<title>Brass lamp</title><p>It weighs 4 kg. Back to <a href='index.html#top'>all lamps</a>.</p>",
+    "hidden.html": "<title>Hidden lamp</title><p>This lamp gives the answer away: 4 kg.</p>",
+}
+ELSEWHERE = (
+    "http://example.com/", "https://search.localhost/", "file:///etc/passwd", "about:blank", "http://[",
+    "data:text/html,a",
+    "javascript:alert(1)", f"http://{SITE}:99/", f"http://{SITE}@127.0.0.1/", "chrome://version", "127.0.0.1", "",
+    f"http://{SITE}.example.com/",
+)  # fmt: skip
+NO_PAGES = (
+    "/page/hidden.html", "/page/./hidden.html", "/page/hidden%2Ehtml", "/page/../../etc/passwd", "/picture/hidden.html",
+    "/page/a\nb", "//example.com", "/page/own.png", "/page/%00",
+)  # fmt: skip
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d4944415478da63fccf50"
+    "0f0003860180c4a1d5b50000000049454e44ae426082"
+)
+
+
+def leased(environment: SearchEnvironment, *works: Callable[[SearchSandbox], Awaitable[T]]) -> list[T]:
+    """Results of works, each in a sandbox of its own that asks the same question."""
+
+    async def run() -> list[T]:
+        template, found = next(iter(environment.entries)), list[T]()
+        async with SandboxPool([environment]) as pool:
+            for work in works:
+                async with pool.lease(environment.task(template), 0) as sandbox:
+                    assert isinstance(sandbox, SearchSandbox)
+                    found.append(await work(sandbox))
+        return found
+
+    require([environment])
+    return asyncio.run(run())
+
+
+async def click(sandbox: SearchSandbox, name: str) -> None:
+    found = (await sandbox.observe(elements=True)).elements
+    x, y = next(one for one in found if one.name == name).centre
+    await sandbox.perform(act.Click(x=x, y=y))
+
+
+async def answered(sandbox: SearchSandbox, text: str) -> Outcome:
+    await sandbox.conclude(act.Finished(content=text))
+    return await sandbox.verify(SearchReward())
+
+
+@pytest.fixture
+def lamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SearchEnvironment, list[str]]:
+    """A corpus of the user's, whose first page tries to reach a server, and what this server was asked for."""
+    asked = list[str]()
+
+    class Listening(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    server = HTTPServer(("127.0.0.1", 0), Listening)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    for name, text in PAGES.items():
+        (pages / name).write_text(text.format(outside=OUTSIDE.format(port=server.server_port)))
+    (pages / "own.png").write_bytes(PIXEL)
+    line = {
+        "question": "How heavy is the brass lamp, in kg?", "answer": 4, "kind": "number", "unit": "kg",
+        "evidence": ["brass.html"], "excludes": ["hidden.html"],
+    }  # fmt: skip
+    file = tmp_path / "questions.jsonl"
+    file.write_text("\n".join(json.dumps({**line, "split": split}) for split in ("train", "validation", "test")))
+    section = SearchConfig(
+        kind="search", corpus=str(pages), questions=str(file), browsers=1, pages=1, width=640, height=480
+    )
+    return SearchEnvironment("search", section), asked
+
+
+def test_a_brought_page_keeps_its_text_and_pictures_and_reaches_nobody(
+    lamps: tuple[SearchEnvironment, list[str]],
+) -> None:
+    environment, asked = lamps
+
+    async def look(sandbox: SearchSandbox) -> tuple[str, list[str]]:
+        await sandbox.perform(act.Navigate(content="/page/index.html"))
+        for name in ("hidden", "outside", "file", "code", "Click me", "drawn", "theirs"):
+            found = (await sandbox.observe(elements=True)).elements
+            place = next((one.centre for one in found if name in one.name), (0.5, 0.9))
+            await sandbox.perform(act.Click(x=place[0], y=place[1]))
+            await sandbox.perform(act.MiddleSingle(x=place[0], y=place[1]))
+        await sandbox.perform(act.Wait())
+        found = await sandbox.web.evaluate("[...document.images].map((one) => `${one.alt} ${one.naturalWidth}`)")
+        links = await sandbox.web.evaluate("[...document.links].map((one) => one.href)")
+        return await sandbox.text(), [await sandbox.web.evaluate("location.href"), *links, *found]
+
+    ((text, (address, *others)),) = leased(environment, look)
+    assert "Every lamp is listed: brass, hidden, outside, file, code." in text
+    assert address == f"{ORIGIN}/page/index.html"
+    assert others == [f"{ORIGIN}/", f"{ORIGIN}/page/brass.html", "own 1", "theirs 0"]
+    assert asked == []
+
+
+def test_no_address_leads_out_of_the_corpus_or_to_an_excluded_page(lamps: tuple[SearchEnvironment, list[str]]) -> None:
+    environment, asked = lamps
+
+    async def go(sandbox: SearchSandbox) -> None:
+        for address in ELSEWHERE:
+            refused = await sandbox.perform(act.Navigate(content=address))
+            assert refused is not None and "outside the encyclopedia" in refused, address
+            assert (await sandbox.text()).startswith("Encyclopedia"), address
+        for address in NO_PAGES:
+            assert await sandbox.perform(act.Navigate(content=address)) is None
+            text = await sandbox.text()
+            assert "gives the answer away" not in text and "root:" not in text, address
+        await sandbox.perform(act.Navigate(content=f"{SITE}/search?q=lamp"))
+        assert "Hidden lamp" not in await sandbox.text() and "Brass lamp" in await sandbox.text()
+        assert sandbox.opened == ()
+
+    leased(environment, go)
+    assert asked == []
+
+
+def test_pages_are_served_to_the_lease_s_browser_alone(lamps: tuple[SearchEnvironment, list[str]]) -> None:
+    async def ask(sandbox: SearchSandbox) -> list[int]:
+        address = sandbox._server.address
+        async with httpx.AsyncClient(trust_env=False) as client:
+            paths = ("/", "/search?q=lamp", "/page/index.html", "/picture/own.png", "/none")
+            return [(await client.get(f"http://{address}{path}", headers={"host": SITE})).status_code for path in paths]
+
+    assert leased(lamps[0], ask) == [[403] * 5]
+
+
+def test_an_answer_is_worth_what_it_says_and_what_was_read(lamps: tuple[SearchEnvironment, list[str]]) -> None:
+    environment = lamps[0]
+
+    async def unread(sandbox: SearchSandbox) -> Outcome:
+        before = await sandbox.verify(SearchReward())
+        assert before == Outcome(False, 0.0, reason="no answer")
+        return await answered(sandbox, "4 kg")
+
+    async def read(sandbox: SearchSandbox) -> Outcome:
+        await sandbox.perform(act.Type(content="lamp weighs\n"))
+        await click(sandbox, "Brass lamp")
+        await click(sandbox, "all lamps")
+        assert sandbox.opened == ("brass.html", "index.html") and sandbox.searches == ("lamp weighs",)
+        assert await sandbox.perform(act.NavigateBack()) is None and "4 kg" in await sandbox.text()
+        return await answered(sandbox, "4,000 g")
+
+    async def wrong(sandbox: SearchSandbox) -> Outcome:
+        return await answered(sandbox, "5 kg")
+
+    async def asks(sandbox: SearchSandbox) -> Outcome:
+        await sandbox.conclude(act.CallUser())
+        return await sandbox.verify(SearchReward())
+
+    missing = "right answer, not supported: these pages were not opened: brass.html"
+    assert leased(environment, unread, read, wrong, asks) == [
+        Outcome(True, 0.2, reason=missing),
+        Outcome(True, 1.0, reason="right answer, supported by the opened pages"),
+        Outcome(True, 0.0, reason="wrong answer"),
+        Outcome(True, 0.0, reason="wrong answer"),
+    ]
+    section = environment.config.model_copy(update={"unsupported": 1.0})
+    assert leased(SearchEnvironment("search", section), unread)[0].reward == 1.0
+
+
+def test_a_partly_right_set_has_its_share_below_a_success() -> None:
+    environment = SearchEnvironment("search", SearchConfig(kind="search", browsers=1, pages=1, partly=0.5))
+    aggregation = environment.question
+    seed = next(at for at in range(99) if len(_items(aggregation("search-aggregation", at).answer.value)) == 2)
+
+    async def run() -> Outcome:
+        async with SandboxPool([environment]) as pool, pool.lease(environment.task("search-aggregation"), seed) as one:
+            assert isinstance(one, SearchSandbox)
+            return await answered(one, _items(one.question.answer.value)[0])
+
+    assert asyncio.run(run()) == Outcome(True, 0.25, reason="partly right answer: 50% of its items")
+
+
+def _items(value: object) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def test_the_explorer_clicks_and_types_at_random_without_a_failure() -> None:
+    environment = SearchEnvironment("search", SearchConfig(kind="search", browsers=1, pages=1))
+
+    async def explore(sandbox: SearchSandbox) -> Outcome:
+        explorer = PageExplorer()
+        for step in range(25):
+            seen = await sandbox.observe(elements=True)
+            (completion,) = explorer.act([Context(seen.instruction, (), seen, step, "search/search-chain")])
+            assert completion.action is not None
+            await sandbox.perform(completion.action)
+        return await sandbox.verify(SearchReward())
+
+    assert leased(environment, explore)[0] == Outcome(False, 0.0, reason="no answer")
+
+
+def test_results_have_a_next_page_and_the_same_seed_looks_the_same() -> None:
+    environment = SearchEnvironment("search", SearchConfig(kind="search", browsers=1, pages=1, results=3))
+
+    async def look(sandbox: SearchSandbox) -> tuple[bytes, str, str]:
+        first = await sandbox.observe()
+        await sandbox.perform(act.Type(content="river town\n"))
+        before = await sandbox.text()
+        await click(sandbox, "Next page")
+        return first.png, before, await sandbox.text()
+
+    found, again = leased(environment, look, look)
+    assert found == again
+    assert found[1] != found[2] and "Previous page" in found[2]
+
+
+@pytest.mark.slow
+def test_a_reader_answers_and_a_guesser_does_not() -> None:
+    rows = asyncio.run(measured(10))
+    assert [bar.name for bar in bars(rows) if not bar.ok] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_two_hundred_questions_are_answered_by_reading_alone() -> None:
+    rows = asyncio.run(measured(200))
+    assert [bar.name for bar in bars(rows) if not bar.ok] == []
