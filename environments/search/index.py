@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -24,8 +24,10 @@ LOGGED = 5_000
 MOST_WORDS = 16
 """Words of a query that are used."""
 _WORD = re.compile(r"\w+")
-_FOUND = f"""SELECT key, title, snippet(pages, 2, '{BEGIN}', '{END}', ' ... ', 24) FROM pages WHERE pages MATCH ?
-  ORDER BY bm25(pages, 0, 8, 1), key"""
+_FOUND = "SELECT rowid, key FROM pages WHERE pages MATCH ? ORDER BY bm25(pages, 0, 8, 1), key"
+_SHOWN = "SELECT key, title, text FROM pages WHERE rowid = ?"
+_LONG, _BEFORE, _AMONG = 200, 40, 100
+"""Characters of a snippet and of its part before the first found word, and found words among which it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,36 @@ class Index:
         Returns:
             The results, best first, and whether there are more.
         """
-        words = [f'"{word}"' for word in _WORD.findall(query)[:MOST_WORDS]]
+        words = _WORD.findall(query)[:MOST_WORDS]
         for joint in (" ", " OR "):
-            rows = self._found.execute(_FOUND, (joint.join(words),)) if words else iter(())
-            hits = list(islice((Hit(*row) for row in rows if row[0] not in without), start + count + 1))
-            if hits:
-                return hits[start : start + count], len(hits) > start + count
+            match = joint.join(f'"{word}"' for word in words)
+            rows = self._found.execute(_FOUND, (match,)) if words else iter(())
+            found = list(islice((row for row, key in rows if key not in without), start + count + 1))
+            if found:
+                shown = [self._found.execute(_SHOWN, (row,)).fetchone() for row in found[start : start + count]]
+                return [Hit(key, title, _snippet(text, words)) for key, title, text in shown], len(
+                    found
+                ) > start + count
         return [], False
+
+
+def _snippet(text: str, words: Sequence[str]) -> str:
+    """Returns the part of a text with the most different found words, which are marked; the beginning without one.
+
+    FTS5's own function takes ten seconds for a text of some megabytes.
+    """
+    stems = (re.escape(word[: max(4, len(word) - 3)]) + (r"\w*" if len(word) > 3 else r"\b") for word in words)
+    found = re.compile("|".join(rf"\b{stem}" for stem in stems), re.IGNORECASE)
+    places = [(one.start(), one[0].casefold()) for one in islice(found.finditer(text), _AMONG)]
+
+    def different(begin: int) -> int:
+        return len({word for at, word in places if begin <= at < begin + _LONG - _BEFORE})
+
+    first = max((at for at, _ in places), key=lambda at: (different(at), -at), default=0)
+    begin = text.rfind(" ", 0, max(0, first - _BEFORE)) + 1
+    part = text[begin : begin + _LONG].rpartition(" ")[0] if len(text) > begin + _LONG else text[begin:]
+    marked = found.sub(lambda one: f"{BEGIN}{one[0]}{END}", part)
+    return f"{'... ' if begin else ''}{marked}{' ...' if begin + len(part) < len(text) else ''}"
 
 
 def _state_of(file: Path) -> str:
