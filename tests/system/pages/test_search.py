@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TypeVar
@@ -16,9 +16,15 @@ from environments.pool import SandboxPool
 from environments.registry import require
 from environments.search.environment import SearchConfig, SearchEnvironment, SearchReward, SearchSandbox
 from environments.search.served import ORIGIN, SITE
+from models.completion import Completion
 from models.explorer import PageExplorer
-from models.policy import Context
+from models.families.dialects import parse_reply
+from models.policy import Context, Policy
+from rollout.actor import Actor
+from rollout.session import roll_out
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas import action as act
+from schemas.context import ContextRule
 from schemas.observation import Outcome
 
 T = TypeVar("T")
@@ -195,6 +201,44 @@ def test_an_answer_is_worth_what_it_says_and_what_was_read(lamps: tuple[SearchEn
     ]
     section = environment.config.model_copy(update={"unsupported": 1.0})
     assert leased(SearchEnvironment("search", section), unread)[0].reward == 1.0
+
+
+class Saying(Policy):
+    version, dialect = "s", "box_v1"
+
+    def __init__(self, *replies: str) -> None:
+        self.replies = list(replies)
+
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        return [parse_reply(self.replies.pop(0))]
+
+
+@pytest.mark.parametrize(
+    ("replies", "reward", "success", "end"),
+    [
+        (["navigate(content='/page/brass.html')", "finished(content='4 kg')"], 1.0, True, "finished"),
+        (["navigate(content='http://example.com/')", "finished(content='4 kg')"], 0.2, False, "finished"),
+        (["navigate(content='/page/brass.html')", "finished()"], 0.0, False, "finished"),
+        (["navigate(content='/page/brass.html')", "navigate_back()"], 0.0, False, "max_steps"),
+    ],
+)
+def test_a_trajectory_ends_with_its_answer_and_keeps_its_reward(
+    lamps: tuple[SearchEnvironment, list[str]], replies: list[str], reward: float, success: bool, end: str
+) -> None:
+    environment, _ = lamps
+    task = environment.task("search-questions", max_steps=len(replies))
+    planned = PlannedTrajectory("lake", "run", 0, task, 1, "policy", "s")
+
+    async def run() -> FinishedTrajectory:
+        with Actor(Saying(*(f"Action: {reply}" for reply in replies))) as actor:
+            async with SandboxPool([environment]) as pool:
+                return await roll_out(pool, planned, [actor], record_elements=False, rule=ContextRule(1))
+
+    found = asyncio.run(run())
+    assert (found.trajectory.reward, found.trajectory.success) == (pytest.approx(reward), success)
+    assert (found.trajectory.termination, found.trajectory.failure_boundary) == (end, None)
+    refused = found.steps[0].action_error
+    assert (refused is not None and "outside the encyclopedia" in refused) == (reward == 0.2)
 
 
 def test_a_partly_right_set_has_its_share_below_a_success() -> None:
