@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ _GLUED = frozenset(
 )
 """Tags that do not separate words."""
 _CHARSET = re.compile(rb"""<meta[^>]+charset=["']?([\w-]+)""", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,11 @@ class Page:
     title: str
     html: str
     """Document of the page, which is not trusted."""
-    text: str
-    """Text of the page with single spaces."""
+
+    @property
+    def text(self) -> str:
+        """Returns the text of the page with single spaces; reading it takes a second for each two megabytes."""
+        return text_of(self.html)
 
 
 class Corpus(ABC):
@@ -121,7 +125,7 @@ class GeneratedCorpus(Corpus):
         if (entity := self._entities.get(key)) is None:
             return None
         html = article_of(entity, self._made)
-        return Page(key, entity.title, html, text_of(html)[1])
+        return Page(key, entity.title, html)
 
 
 class FolderCorpus(Corpus):
@@ -169,8 +173,7 @@ class FolderCorpus(Corpus):
         if path is None:
             return None
         html = decoded(path.read_bytes())
-        title, text = text_of(html)
-        return Page(key, title or path.stem, html, text)
+        return Page(key, title_of(html) or path.stem, html)
 
     def picture(self, key: str) -> tuple[bytes, str] | None:
         """Reads a picture of the folder."""
@@ -232,8 +235,7 @@ class ZimCorpus(Corpus):
             return None
         entry = self._archive.get_entry_by_path(target)
         html = decoded(bytes(entry.get_item().content))
-        title, text = text_of(html)
-        return Page(target, entry.title or title or target, html, text)
+        return Page(target, entry.title or title_of(html) or target, html)
 
     def picture(self, key: str) -> tuple[bytes, str] | None:
         """Reads a picture of the archive."""
@@ -267,11 +269,11 @@ def decoded(raw: bytes) -> str:
 
 
 class _Reader(HTMLParser):
-    """Collects the title and the text of a document."""
+    """Collects the text of a document."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.title, self.text = "", list[str]()
+        self.text = list[str]()
         self._inside = list[str]()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
@@ -287,18 +289,22 @@ class _Reader(HTMLParser):
             self.text.append(" ")
 
     def handle_data(self, data: str) -> None:
-        if self._inside == ["title"]:
-            self.title += data
-        elif not self._inside:
+        if not self._inside:
             self.text.append(data)
 
 
-def text_of(html: str) -> tuple[str, str]:
-    """Returns the title and the text of a document, each with single spaces."""
+def title_of(html: str) -> str:
+    """Returns the title of a document with single spaces; empty without one."""
+    found = _TITLE.search(html)
+    return " ".join(unescape(found[1]).split()) if found else ""
+
+
+def text_of(html: str) -> str:
+    """Returns the text of a document with single spaces, without its title."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
-    return " ".join(reader.title.split()), " ".join("".join(reader.text).split())
+    return " ".join("".join(reader.text).split())
 
 
 def marked(text: str, begin: str, end: str) -> str:

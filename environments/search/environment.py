@@ -42,6 +42,8 @@ OWN = "search-questions"
 MAX_STEPS = 40
 ACTION_MS, WAIT_MS = 100, 1000
 """Milliseconds of the page's time that an action and `wait` take; pages have no scripts, so little changes in it."""
+MAX_ADDRESS = 2_000
+"""Maximum characters of an address that `navigate` opens."""
 LEFT_S = 5.0
 """Seconds within which the browser goes back one page."""
 Ask = Callable[[str, int], Question]
@@ -129,6 +131,8 @@ class SearchSandbox(BrowserSandbox):
     async def _go(self, address: str) -> str | None:
         """Opens an address of the encyclopedia; returns the reason why another address is not opened."""
         given = address.strip()
+        if len(given) > MAX_ADDRESS:
+            return f"the address has {len(given)} characters, and {MAX_ADDRESS} are the most"
         if given.startswith("/"):
             given = f"{ORIGIN}{given}"
         elif given.partition("/")[0] == SITE:

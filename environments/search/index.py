@@ -138,10 +138,10 @@ def _build(corpus: Corpus, file: Path, state: str) -> None:
         )
         for key in corpus.listed():
             page = corpus.page(key)
-            if page is None or not page.text:
+            if page is None or not (text := page.text):
                 empty += 1
                 continue
-            made.execute("INSERT INTO pages VALUES (?, ?, ?)", (page.key, page.title, page.text))
+            made.execute("INSERT INTO pages VALUES (?, ?, ?)", (page.key, page.title, text))
             pages += 1
             if pages % LOGGED == 0:
                 logging.getLogger(__name__).info("Indexed %d pages of %s", pages, corpus.name)

@@ -45,7 +45,7 @@ _ATTRIBUTES = {
 _DOCUMENT = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{style}</style></head>
 <body><header class="top"><a class="home" href="/">Encyclopedia</a>
-<form action="/search"><input name="q" value="{query}" aria-label="Search" autocomplete="off" {focus}>
+<form action="/search"><input name="q" value="{query}" aria-label="Search" maxlength="200" autocomplete="off" {focus}>
 <button>Search</button></form></header>
 <main class="page">{body}</main></body></html>"""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from environments.search import index as indexing
-from environments.search.corpus import FolderCorpus, GeneratedCorpus, ZimCorpus, brought, decoded, text_of
+from environments.search.corpus import FolderCorpus, GeneratedCorpus, ZimCorpus, brought, decoded, text_of, title_of
 from environments.search.encyclopedia import encyclopedia_of
 from environments.search.index import BEGIN, END, Index
 from schemas.failure import FlywheelError
@@ -100,10 +100,9 @@ def test_documents_are_decoded_by_the_set_that_they_declare() -> None:
 
 
 def test_the_text_of_a_document_keeps_its_words_apart() -> None:
-    assert text_of("<title>A &amp; B</title><p>one<b>two</b><br>three<td>4</td><td>5</td>") == (
-        "A & B",
-        "onetwo three 4 5",
-    )
+    html = "<title>A &amp;\nB</title><p>one<b>two</b><br>three<td>4</td><td>5</td><script>6</script>"
+    assert (title_of(html), text_of(html)) == ("A & B", "onetwo three 4 5")
+    assert (title_of("<p>no title"), text_of("<title>A")) == ("", "")
 
 
 def test_the_generated_encyclopedia_finds_every_page_by_its_title(tmp_path: Path) -> None:
