@@ -20,7 +20,7 @@ Measure = Callable[[argparse.Namespace], tuple[list[Row], list[Bar]]]
 """Measures with the options of `chosen`, and returns rows and bars."""
 NO_GPU = "skipped: there is no GPU here (--device cpu runs a tiny setting)."
 TINY = {"hidden": 64, "layers": 2, "heads": 4, "kv_heads": 4, "vision_hidden": 64, "vision_layers": 2}
-SIZES: dict[str, dict[str, int]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "cuda": {
         "hidden": 2048, "layers": 16, "heads": 16, "kv_heads": 8, "head_width": 128,
         "vision_hidden": 1024, "vision_layers": 24,
