@@ -28,6 +28,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "search": "environments.search.environment:SearchEnvironment",
         "desktop": "environments.desktop.environment:DesktopEnvironment",
         "osworld": "environments.osworld.environment:OsworldEnvironment",
+        "android": "environments.android.environment:AndroidEnvironment",
         "worker": "environments.workers.environment:WorkerEnvironment",
     },
 )
@@ -47,6 +48,7 @@ VERIFIERS: Registry[Verifier] = Registry(
         "search": "environments.search.environment:SearchReward",
         "desktop": "environments.desktop.sandbox:DesktopReward",
         "osworld": "environments.osworld.environment:OsworldReward",
+        "android": "environments.android.sandbox:AndroidReward",
     },
 )
 

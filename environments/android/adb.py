@@ -1,0 +1,127 @@
+"""Send commands to phones through an adb server, over its own socket protocol.
+
+The server is shared by all phones and by other programs, so the client never starts or ends one. A request is four
+hexadecimal digits of its length and its text; the server answers `OKAY` or `FAIL` with a reason.
+
+Source: platform/packages/modules/adb, `OVERVIEW.TXT` and `SERVICES.TXT`; the packets of `shell_protocol.h`.
+"""
+
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from schemas.failure import SandboxFailure
+
+T = TypeVar("T")
+CALL_S = 10.0
+"""Time limit of a try in seconds, from the first byte to the last pause between two bytes."""
+TRIES = 2
+_OUT, _ERR, _EXIT = 1, 2, 3
+
+
+class AdbFailure(SandboxFailure):
+    """Raised if the server or the phone refuses a request."""
+
+
+class AdbSilent(SandboxFailure):
+    """Raised if the server does not answer in time, or no server listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a command on a phone."""
+
+    out: str
+    """Standard output and standard error, in the order of their packets."""
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adb:
+    """A client of the adb server at `host` and `port`; each call is a connection, may block, and has a time limit."""
+
+    host: str = "127.0.0.1"
+    port: int = 5037
+    limit_s: float = CALL_S
+
+    def devices(self) -> dict[str, str]:
+        """Returns the state of each phone by serial: `device` if it can be used, else `offline`, `unauthorized` and so
+        on; raises AdbSilent or AdbFailure."""
+        lines = self._again(lambda: self._listed("host:devices")).splitlines()
+        return dict(line.split("\t", 1) for line in lines if "\t" in line)
+
+    def shell(self, serial: str, command: str, tries: int = 1) -> Answer:
+        """Runs a command in the phone's shell.
+
+        Args:
+            serial: the phone.
+            command: a line of the shell.
+            tries: attempts if the server does not answer; 1 for a command that must not run twice.
+
+        Raises:
+            AdbSilent: the server or the phone does not answer in time.
+            AdbFailure: there is no such phone, or it cannot be used.
+        """
+        return self._again(lambda: _packets(self._served(serial, f"shell,v2,raw:{command}")), tries)
+
+    def content(self, serial: str, command: str) -> bytes:
+        """Returns the output of a command byte by byte, such as a screenshot; raises the errors of `shell`."""
+        return self._again(lambda: self._served(serial, f"exec:{command}"))
+
+    def _again(self, call: Callable[[], T], tries: int = TRIES) -> T:
+        for left in reversed(range(tries)):
+            try:
+                return call()
+            except (OSError, EOFError) as error:
+                if not left:
+                    why = str(error) or type(error).__name__
+                    raise AdbSilent(f"the adb server at {self.host}:{self.port} does not answer: {why}") from error
+        raise AssertionError("a call has at least one try")
+
+    def _listed(self, request: str) -> str:
+        with self._connected() as stream:
+            _ask(stream, request)
+            return _exactly(stream, int(_exactly(stream, 4), 16)).decode()
+
+    def _served(self, serial: str, service: str) -> bytes:
+        with self._connected() as stream:
+            _ask(stream, f"host:transport:{serial}")
+            _ask(stream, service)
+            parts = list[bytes]()
+            while part := stream.recv(1 << 16):
+                parts.append(part)
+            return b"".join(parts)
+
+    def _connected(self) -> socket.socket:
+        return socket.create_connection((self.host, self.port), self.limit_s)
+
+
+def _ask(stream: socket.socket, request: str) -> None:
+    sent = request.encode()
+    stream.sendall(b"%04x" % len(sent) + sent)
+    if _exactly(stream, 4) != b"OKAY":
+        reason = _exactly(stream, int(_exactly(stream, 4), 16)).decode(errors="replace")
+        raise AdbFailure(f"adb refused {request.partition(':')[0]}:{request.partition(':')[2][:80]}: {reason}")
+
+
+def _exactly(stream: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        if not (part := stream.recv(count - len(found))):
+            raise EOFError("the connection ended early")
+        found += part
+    return found
+
+
+def _packets(received: bytes) -> Answer:
+    """Parses packets of an id byte, a little-endian length and data; raises EOFError without an exit code."""
+    out, at = b"", 0
+    while at + 5 <= len(received):
+        kind, count = struct.unpack_from("<BI", received, at)
+        data, at = received[at + 5 : at + 5 + count], at + 5 + count
+        if kind == _EXIT:
+            return Answer(out.decode(errors="replace"), data[0] if data else 0)
+        out += data if kind in (_OUT, _ERR) else b""
+    raise EOFError("the command ended without an exit code: the phone was unplugged, or its adbd is older than 2016")

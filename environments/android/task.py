@@ -1,0 +1,37 @@
+"""Define the tasks of phones, which a config names."""
+
+import re
+
+from pydantic import field_validator
+
+from environments.android.adb import Answer
+from schemas.tables.task import TaskEntry
+
+
+class PhoneTask(TaskEntry):
+    """A task on a phone: its app, its setup and its check, which are lines of the phone's shell."""
+
+    max_steps: int = 15
+    deterministic: bool = False
+    app: str = ""
+    """App to open at the start, by its name in `apps` or its package; the home screen if not set."""
+    setup: tuple[str, ...] = ()
+    """Commands that set the phone up, each with exit code 0, before the app is opened."""
+    check: str = ""
+    """Command whose exit code 0 means success. It runs after every step, so it must not change the phone."""
+    matches: str | None = None
+    """Regular expression that the command's whole output must match, too, without blanks at its ends."""
+
+    @field_validator("matches")
+    @classmethod
+    def _expression(cls, matches: str | None) -> str | None:
+        try:
+            re.compile(matches or "")
+        except re.error as error:
+            raise ValueError(f"{matches!r} is not a regular expression: {error}") from error
+        return matches
+
+    def is_met(self, answer: Answer) -> bool:
+        """Returns whether the answer to `check` means success."""
+        matched = self.matches is None or re.fullmatch(self.matches, answer.out.strip(), re.DOTALL) is not None
+        return answer.code == 0 and matched
