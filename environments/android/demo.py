@@ -96,7 +96,7 @@ class DemoPhone:
 
     async def ask(self) -> object:
         """Asks the page for its screen; raises SandboxFailure."""
-        return await self._js("phone.screen()")
+        return await self._js("screen()")
 
     async def end(self) -> None:
         """Ends the server and the browser."""
@@ -107,7 +107,7 @@ class DemoPhone:
         await self._browser.end()
 
     async def _js(self, expression: str) -> Any:
-        return await self._page.evaluate(f"world.eval({json.dumps(expression)})")
+        return await self._page.evaluate(f"world.phone.{expression}")
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
@@ -194,9 +194,9 @@ class DemoPhone:
         elif verb in ("swipe", "draganddrop"):
             x, y, to_x, to_y, *ms = map(int, values)
             if (x, y) != (to_x, to_y):
-                await self._js(f"phone.swipe({x}, {y}, {to_x}, {to_y})")
+                await self._js(f"swipe({x}, {y}, {to_x}, {to_y})")
             elif ms and ms[0] >= HELD_MS:
-                await self._js(f"phone.hold({x}, {y})")
+                await self._js(f"hold({x}, {y})")
             else:
                 await self._touch(x, y)
         else:
@@ -217,7 +217,7 @@ class DemoPhone:
 
     async def _key(self, code: str) -> None:
         if code in _BUTTONS:
-            await self._js(f"phone.{_BUTTONS[code]}()")
+            await self._js(f"{_BUTTONS[code]}()")
         elif code in ("66", "KEYCODE_ENTER"):
             await self._insert("\n")
 
@@ -225,9 +225,9 @@ class DemoPhone:
         verb, *values = given
         fields = dict(itertools.pairwise(values))
         if verb == "force-stop":
-            await self._js(f"phone.stop({json.dumps(values[0])})")
+            await self._js(f"stop({json.dumps(values[0])})")
         elif verb == "start":
-            await self._js(f"phone.browse({json.dumps(fields['-d'])})")
+            await self._js(f"browse({json.dumps(fields['-d'])})")
         elif verb == "broadcast":
             if fields.get("-a") == "ADB_INPUT_B64" and self._ime == KEYBOARD:
                 await self._insert(b64decode(fields["msg"]).decode())
@@ -236,8 +236,8 @@ class DemoPhone:
 
     async def _pm(self, given: Sequence[str]) -> Reply:
         if given[0] == "list":
-            return "".join(f"package:{one}\n" for one in await self._js("phone.packages()")).encode(), 0
-        cleared = await self._js(f"phone.clear({json.dumps(given[1])})")
+            return "".join(f"package:{one}\n" for one in await self._js("packages()")).encode(), 0
+        cleared = await self._js(f"clear({json.dumps(given[1])})")
         return (b"Success\n", 0) if cleared else (b"Failed\n", 1)
 
     async def _ime_of(self, given: Sequence[str]) -> Reply:
@@ -250,20 +250,20 @@ class DemoPhone:
         return b"", 0
 
     async def _monkey(self, given: Sequence[str]) -> Reply:
-        opened = await self._js(f"phone.open({json.dumps(given[1])})")
+        opened = await self._js(f"open({json.dumps(given[1])})")
         return (b"Events injected: 1\n", 0) if opened else (b"** No activities found to run, monkey aborted.\n", 252)
 
     async def _settings(self, given: Sequence[str]) -> Reply:
         verb, _, key, *value = given
         if verb == "put":
-            await self._js(f"data.settings[{json.dumps(key)}] = {int(value[0])}; draw()")
+            await self._js(f"put({json.dumps(key)}, {int(value[0])})")
             return b"", 0
         if key == "default_input_method":
             return f"{self._ime}\n".encode(), 0
         return f"{await self._js(f'data.settings[{json.dumps(key)}] ?? null')}\n".replace("None", "null").encode(), 0
 
     async def _dumpsys(self, given: Sequence[str]) -> Reply:
-        return f"  mCurrentFocus=Window{{demo u0 {await self._js('phone.screen()')}/.Main}}\n".encode(), 0
+        return f"  mCurrentFocus=Window{{demo u0 {await self._js('screen()')}/.Main}}\n".encode(), 0
 
     async def _cat(self, given: Sequence[str]) -> Reply:
         if given[0] not in _FILES:
