@@ -15,7 +15,8 @@ from storage.lake import Lake
 
 ROOT = Path(__file__).parents[3]
 SMALL = (
-    "collect.trajectories_per_task=6", "collect.practice_trajectories=0", "evaluate.seeds=1", "train.steps=2",
+    "collect.trajectories_per_task=6", "collect.practice_trajectories=0", "evaluate.seeds=1",
+    "train.steps_first=2", "train.steps=2", "train.batch=4", "train.warmup=1",
     "evaluate.untrained_seeds=1", "evaluate.explorer_seeds=1", "evaluate.held_out_seeds=0", "lake.min_free_mb=10",
 )  # fmt: skip
 
@@ -33,6 +34,7 @@ def test_an_iteration_runs_on_the_guide_s_demo_phones(tmp_path: Path) -> None:
         timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 3), done.stderr  # 3: the gate refuses a policy of two training steps
-    rows = Lake(LakeConfig(uri=f"{tmp_path}/lake")).rows(Trajectory)
+    rows = Lake.open(LakeConfig(uri=f"{tmp_path}/lake"), create=False).rows(Trajectory)
     assert {row.task_id for row in rows} == {"phone/phone-wifi", "phone/phone-clock"}
+    assert list((tmp_path / "lake" / "report").rglob("*.html"))
     assert not [row.failure_reason for row in rows if is_environment_failure(row.failure_boundary)]

@@ -23,6 +23,7 @@ from environments.sandbox import Sandbox
 from schemas import action as act
 from schemas.config.sections import _environment
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, UsageError
+from tests.tiers import lacks
 
 T = TypeVar("T")
 ADB = shutil.which("adb")
@@ -170,7 +171,7 @@ def test_a_setup_command_that_fails_is_named() -> None:
 
 
 @pytest.mark.usefixtures("real_browser")
-@pytest.mark.skipif(ADB is None, reason="the program adb is not installed (`apt install adb`)")
+@pytest.mark.skipif(ADB is None, reason=lacks("no adb", "apt-get install adb"))
 def test_debian_s_adb_uses_the_demo_phone_as_any_phone() -> None:
     async def adb(port: int, *asked: str) -> tuple[int, bytes]:
         process = await asyncio.create_subprocess_exec(
@@ -198,7 +199,7 @@ def test_debian_s_adb_uses_the_demo_phone_as_any_phone() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.skipif(ADB is None, reason="the program adb is not installed (`apt install adb`)")
+@pytest.mark.skipif(ADB is None, reason=lacks("no adb", "apt-get install adb"))
 def test_the_client_talks_to_a_real_adb_server(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
