@@ -64,6 +64,8 @@ class DemoPhone:
         self._lock = asyncio.Lock()
         self.keyboards = [self._ime, KEYBOARD]
         """Installed input methods."""
+        self.serial = SERIAL
+        """Serial of the phone in the list of devices."""
         self.state = "device"
         """State of the phone in the list of devices; empty if it is unplugged."""
         self.port = 0
@@ -123,14 +125,14 @@ class DemoPhone:
     async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answers a request; returns whether the connection serves another one."""
         request = (await reader.readexactly(int(await reader.readexactly(4), 16))).decode()
-        if request.startswith("host-serial:") and not request.startswith(f"host-serial:{SERIAL}:"):
+        if request.startswith("host-serial:") and not request.startswith(f"host-serial:{self.serial}:"):
             writer.write(b"FAIL" + _counted(f"device '{request.split(':')[1]}' not found"))
             return False
-        verb = request.removeprefix(f"host-serial:{SERIAL}:").removeprefix("host:")
+        verb = request.removeprefix(f"host-serial:{self.serial}:").removeprefix("host:")
         told = {
-            "version": "0029", "features": "shell_v2,cmd", "get-state": self.state, "get-serialno": SERIAL,
-            "devices": f"{SERIAL}\t{self.state}\n" if self.state else "",
-            "devices-l": f"{SERIAL:<22} {self.state} product:demo model:Demo device:demo\n" if self.state else "",
+            "version": "0029", "features": "shell_v2,cmd", "get-state": self.state, "get-serialno": self.serial,
+            "devices": f"{self.serial}\t{self.state}\n" if self.state else "",
+            "devices-l": f"{self.serial:<22} {self.state} product:demo model:Demo device:demo\n" if self.state else "",
         }  # fmt: skip
         if verb in told:
             writer.write(b"OKAY" + _counted(told[verb]))
@@ -140,8 +142,10 @@ class DemoPhone:
             return False
         if verb.startswith(("transport", "tport")):
             asked = verb.rpartition(":")[2]
-            if asked not in (SERIAL, "any", "transport-any") or self.state != "device":
-                wrong = f"device '{asked}' not found" if asked != SERIAL or not self.state else f"device {self.state}"
+            if asked not in (self.serial, "any", "transport-any") or self.state != "device":
+                wrong = (
+                    f"device '{asked}' not found" if asked != self.serial or not self.state else f"device {self.state}"
+                )
                 writer.write(b"FAIL" + _counted(wrong))
                 return False
             writer.write(b"OKAY" + (struct.pack("<Q", 1) if verb.startswith("tport") else b""))

@@ -199,6 +199,50 @@ def test_debian_s_adb_uses_the_demo_phone_as_any_phone() -> None:
     asyncio.run(run())
 
 
+@contextmanager
+def console(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """The console of an emulator, which gives one answer, and what it was asked."""
+    asked: list[bytes] = []
+
+    def serve(server: socket.socket) -> None:
+        while True:
+            try:
+                stream, _ = server.accept()
+            except OSError:
+                return
+            with stream:
+                stream.sendall(b"Android Console: type 'help' for a list of commands\r\nOK\r\n")
+                received = b""
+                while b"quit" not in received and (part := stream.recv(100)):
+                    received += part
+                asked.append(received)
+                stream.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        yield server.getsockname()[1], asked
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.usefixtures("real_browser")
+@pytest.mark.skipif(ADB is None, reason=lacks("no adb", "apt-get install adb"))
+def test_an_emulator_loads_its_snapshot_and_a_missing_snapshot_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    async def run(answer: bytes) -> list[bytes]:
+        async with phone() as server:
+            with console(answer) as (port, asked):
+                server.serial = f"emulator-{port}"
+                await played(server, lambda sandbox: sandbox.observe(), snapshot="clean")
+                return asked
+
+    assert asyncio.run(run(b"OK\r\n")) == [b"avd snapshot load clean\nquit\n"]
+    with pytest.raises(SandboxFailure, match="did not load snapshot clean: KO: no such snapshot"):
+        asyncio.run(run(b"KO: no such snapshot\r\n"))
+
+
 @pytest.mark.skipif(ADB is None, reason=lacks("no adb", "apt-get install adb"))
 def test_the_client_talks_to_a_real_adb_server(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
