@@ -30,7 +30,7 @@ class AdbSilent(SandboxFailure):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ShellResult:
     """The result of a command on a phone."""
 
     out: str
@@ -52,7 +52,7 @@ class Adb:
         lines = self._again(lambda: self._listed("host:devices")).splitlines()
         return dict(line.split("\t", 1) for line in lines if "\t" in line)
 
-    def shell(self, serial: str, command: str, tries: int = 1) -> Answer:
+    def shell(self, serial: str, command: str, tries: int = 1) -> ShellResult:
         """Runs a command in the phone's shell.
 
         Args:
@@ -115,13 +115,13 @@ def _exactly(stream: socket.socket, count: int) -> bytes:
     return found
 
 
-def _packets(received: bytes) -> Answer:
+def _packets(received: bytes) -> ShellResult:
     """Parses packets of an id byte, a little-endian length and data; raises EOFError without an exit code."""
     out, at = b"", 0
     while at + 5 <= len(received):
         kind, count = struct.unpack_from("<BI", received, at)
         data, at = received[at + 5 : at + 5 + count], at + 5 + count
         if kind == _EXIT:
-            return Answer(out.decode(errors="replace"), data[0] if data else 0)
+            return ShellResult(out.decode(errors="replace"), data[0] if data else 0)
         out += data if kind in (_OUT, _ERR) else b""
     raise EOFError("the command ended without an exit code: the phone was unplugged, or its adbd is older than 2016")

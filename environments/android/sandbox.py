@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from common.process import theirs
 from common.text import some_of
 from environments.android.actions import KEYBOARD, line_of
-from environments.android.adb import Adb, Answer
+from environments.android.adb import Adb, ShellResult
 from environments.android.task import PhoneTask
 from environments.openenv.mapping import png_of
 from environments.sandbox import Sandbox
@@ -141,14 +141,14 @@ class AndroidSandbox(Sandbox):
         if before and before not in ("null", KEYBOARD):
             await self._shell(f"ime set {quote(before)}")
 
-    async def _done(self, command: str) -> Answer:
+    async def _done(self, command: str) -> ShellResult:
         """Runs a command of the reset or the setup; raises SandboxFailure if it fails."""
         answer = await self._shell(command)
         if answer.code:
             raise SandboxFailure(f"phone {self._serial}: `{command}` ended with {answer.code}: {_last(answer)}")
         return answer
 
-    async def _shell(self, command: str) -> Answer:
+    async def _shell(self, command: str) -> ShellResult:
         return await asyncio.to_thread(self._adb.shell, self._serial, command)
 
 
@@ -158,5 +158,5 @@ class AndroidReward(OwnOutcome):
     reads = AndroidSandbox
 
 
-def _last(answer: Answer) -> str:
+def _last(answer: ShellResult) -> str:
     return (answer.out.strip().splitlines() or ["no output"])[-1][:200]

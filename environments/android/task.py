@@ -4,7 +4,7 @@ import re
 
 from pydantic import field_validator
 
-from environments.android.adb import Answer
+from environments.android.adb import ShellResult
 from schemas.tables.task import TaskEntry
 
 
@@ -31,7 +31,7 @@ class PhoneTask(TaskEntry):
             raise ValueError(f"{matches!r} is not a regular expression: {error}") from error
         return matches
 
-    def is_met(self, answer: Answer) -> bool:
+    def is_met(self, answer: ShellResult) -> bool:
         """Returns whether the answer to `check` means success."""
         matched = self.matches is None or re.fullmatch(self.matches, answer.out.strip(), re.DOTALL) is not None
         return answer.code == 0 and matched

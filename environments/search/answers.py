@@ -27,7 +27,7 @@ _ITEMS = re.compile(r"[,;\n]")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RightAnswer:
     """The right answer to a question."""
 
     value: str | float | datetime.date | tuple[str, ...]

@@ -50,7 +50,7 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CorpusPage:
     """One page of a corpus."""
 
     key: str
@@ -83,7 +83,7 @@ class Corpus(ABC):
         """Lists the ids of all pages, in the same order each time."""
 
     @abstractmethod
-    def page(self, key: str) -> Page | None:
+    def page(self, key: str) -> CorpusPage | None:
         """Reads a page; None if the corpus has none with this id."""
 
     def picture(self, key: str) -> tuple[bytes, str] | None:
@@ -120,12 +120,12 @@ class GeneratedCorpus(Corpus):
         """Lists the titles."""
         return iter(self._entities)
 
-    def page(self, key: str) -> Page | None:
+    def page(self, key: str) -> CorpusPage | None:
         """Renders the article of an entity."""
         if (entity := self._entities.get(key)) is None:
             return None
         html = article_of(entity, self._made)
-        return Page(key, entity.title, html)
+        return CorpusPage(key, entity.title, html)
 
 
 class FolderCorpus(Corpus):
@@ -167,13 +167,13 @@ class FolderCorpus(Corpus):
                 if path.suffix.lower() in SUFFIXES and self._inside(path) is not None:
                     yield path.relative_to(self._folder).as_posix()
 
-    def page(self, key: str) -> Page | None:
+    def page(self, key: str) -> CorpusPage | None:
         """Reads a file."""
         path = self._inside(self._folder / key) if key in self._known else None
         if path is None:
             return None
         html = decoded(path.read_bytes())
-        return Page(key, title_of(html) or path.stem, html)
+        return CorpusPage(key, title_of(html) or path.stem, html)
 
     def picture(self, key: str) -> tuple[bytes, str] | None:
         """Reads a picture of the folder."""
@@ -228,14 +228,14 @@ class ZimCorpus(Corpus):
             if not entry.is_redirect and entry.get_item().mimetype.startswith(("text/html", "application/xhtml")):
                 yield entry.path
 
-    def page(self, key: str) -> Page | None:
+    def page(self, key: str) -> CorpusPage | None:
         """Reads an entry; a redirect is read at its end."""
         target = self.target(key)
         if target is None:
             return None
         entry = self._archive.get_entry_by_path(target)
         html = decoded(bytes(entry.get_item().content))
-        return Page(target, entry.title or title_of(html) or target, html)
+        return CorpusPage(target, entry.title or title_of(html) or target, html)
 
     def picture(self, key: str) -> tuple[bytes, str] | None:
         """Reads a picture of the archive."""

@@ -33,7 +33,7 @@ _MONTHS = (
 
 
 @dataclass(slots=True)
-class Entity:
+class Subject:
     """One entity, which has one page."""
 
     title: str
@@ -52,16 +52,16 @@ class Encyclopedia:
     """All entities of a seed."""
 
     seed: int
-    entities: tuple[Entity, ...]
-    by_title: Mapping[str, Entity]
+    entities: tuple[Subject, ...]
+    by_title: Mapping[str, Subject]
     inverse: Mapping[tuple[str, str, str], tuple[str, ...]]
     """Titles in order, by the kind that links, the relation, and the title that is linked."""
 
-    def of(self, kind: str, split: SeedSplit) -> list[Entity]:
+    def of(self, kind: str, split: SeedSplit) -> list[Subject]:
         """Lists the entities of a kind in a split."""
         return [one for one in self.entities if one.kind == kind and one.split == split]
 
-    def linking(self, kind: str, relation: str, title: str) -> list[Entity]:
+    def linking(self, kind: str, relation: str, title: str) -> list[Subject]:
         """Lists the entities of a kind that link to a title by a relation."""
         return [self.by_title[one] for one in self.inverse.get((kind, relation, title), ())]
 
@@ -75,7 +75,7 @@ def encyclopedia_of(seed: int, pages: int) -> Encyclopedia:
         pages: number of pages, at least 200.
     """
     chance = random.Random(f"{VERSION} {seed}")
-    taken, entities = set[str](), list[Entity]()
+    taken, entities = set[str](), list[Subject]()
     for split, share in SHARES.items():
         rest = pages - len(entities) if split == "test" else round(pages * share)
         entities += _province(chance, split, rest, taken)
@@ -87,16 +87,16 @@ def encyclopedia_of(seed: int, pages: int) -> Encyclopedia:
     return Encyclopedia(seed, tuple(entities), {one.title: one for one in entities}, inverse)
 
 
-def _province(chance: random.Random, split: SeedSplit, pages: int, taken: set[str]) -> list[Entity]:
+def _province(chance: random.Random, split: SeedSplit, pages: int, taken: set[str]) -> list[Subject]:
     """Generates the entities of one split, which link only to each other."""
 
-    def made(kind: str, count: int, title: str) -> list[Entity]:
-        return [Entity(title.format(_word(chance, taken), **_extra(chance)), kind, split) for _ in range(count)]
+    def made(kind: str, count: int, title: str) -> list[Subject]:
+        return [Subject(title.format(_word(chance, taken), **_extra(chance)), kind, split) for _ in range(count)]
 
     rivers, towns = made("river", pages // 12, "River {}"), made("town", pages // 4, "{}")
     companies, events = made("company", pages // 8, "{} {made}"), made("event", pages // 8, "{} {held}")
     people = [
-        Entity(f"{_word(chance, taken)} {_word(chance, taken)}", "person", split)
+        Subject(f"{_word(chance, taken)} {_word(chance, taken)}", "person", split)
         for _ in range(pages - sum(map(len, (rivers, towns, companies, events))))
     ]
     for one in rivers:
@@ -148,7 +148,7 @@ def written(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) and value >= 2_000 else str(value)
 
 
-def article_of(entity: Entity, world: Encyclopedia) -> str:
+def article_of(entity: Subject, world: Encyclopedia) -> str:
     """Renders an entity's article as an HTML document: a table of facts, sentences, and lists of links."""
     table, sentences, lists = _PARTS[entity.kind](entity, world)
     rows = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in table)
@@ -162,14 +162,14 @@ def article_of(entity: Entity, world: Encyclopedia) -> str:
     return f"<title>{title}</title><h1>{title}</h1><table>{rows}</table>{text}{listed}"
 
 
-Parts = tuple[Iterable[tuple[str, str]], Iterable[str], Iterable[tuple[str, Sequence[Entity]]]]
+Parts = tuple[Iterable[tuple[str, str]], Iterable[str], Iterable[tuple[str, Sequence[Subject]]]]
 
 
 def _link(title: str) -> str:
     return f'<a href="{quote(title)}">{escape(title)}</a>'
 
 
-def _river(one: Entity, world: Encyclopedia) -> Parts:
+def _river(one: Subject, world: Encyclopedia) -> Parts:
     return (
         (("Kind", "River"), ("Length", f"{written(one.values['length'])} km")),
         (f"The {one.title} is a river. It is crossed by {one.values['bridges']} bridges.",),
@@ -177,7 +177,7 @@ def _river(one: Entity, world: Encyclopedia) -> Parts:
     )
 
 
-def _town(one: Entity, world: Encyclopedia) -> Parts:
+def _town(one: Subject, world: Encyclopedia) -> Parts:
     return (
         (("Kind", "Town"), ("People", written(one.values["people"])), ("Lies on", _link(one.links["river"]))),
         (
@@ -192,7 +192,7 @@ def _town(one: Entity, world: Encyclopedia) -> Parts:
     )
 
 
-def _person(one: Entity, world: Encyclopedia) -> Parts:
+def _person(one: Subject, world: Encyclopedia) -> Parts:
     return (
         (("Kind", "Person"), ("Occupation", str(one.values["work"])), ("Employer", _link(one.links["employer"]))),
         (f"{one.title} was born on {written(one.values['born'])} in {_link(one.links['birthplace'])}.",),
@@ -200,7 +200,7 @@ def _person(one: Entity, world: Encyclopedia) -> Parts:
     )
 
 
-def _company(one: Entity, world: Encyclopedia) -> Parts:
+def _company(one: Subject, world: Encyclopedia) -> Parts:
     return (
         (("Kind", "Company"), ("Founded", str(one.values["founded"])), ("Seat", _link(one.links["seat"]))),
         (f"{one.title} was founded by {_link(one.links['founder'])}. It runs {one.values['machines']} machines.",),
@@ -208,7 +208,7 @@ def _company(one: Entity, world: Encyclopedia) -> Parts:
     )
 
 
-def _event(one: Entity, world: Encyclopedia) -> Parts:
+def _event(one: Subject, world: Encyclopedia) -> Parts:
     return (
         (("Kind", "Event"), ("Date", written(one.values["date"])), ("Visitors", written(one.values["visitors"]))),
         (f"The {one.title} took place in {_link(one.links['town'])}. It was won by {_link(one.links['winner'])}.",),

@@ -26,7 +26,7 @@ from environments.search.corpus import Corpus, GeneratedCorpus, brought
 from environments.search.encyclopedia import VERSION, Encyclopedia, encyclopedia_of
 from environments.search.generate import FORMS, question_of
 from environments.search.index import Index
-from environments.search.questions import Assessment, Question, read_questions
+from environments.search.questions import Assessment, SearchQuestion, read_questions
 from environments.search.served import ORIGIN, SITE, VISIT, SearchHost, SearchServer, Visit
 from environments.verifier import Verifier
 from environments.webapp.environment import SCRIPT, WebPage
@@ -46,7 +46,7 @@ MAX_ADDRESS = 2_000
 """Maximum characters of an address that `navigate` opens."""
 LEFT_S = 5.0
 """Seconds within which the browser goes back one page."""
-Ask = Callable[[str, int], Question]
+Ask = Callable[[str, int], SearchQuestion]
 
 
 class SearchSandbox(BrowserSandbox):
@@ -61,7 +61,7 @@ class SearchSandbox(BrowserSandbox):
 
     page = WebPage
     _elements = "__page.elements()"
-    question: Question
+    question: SearchQuestion
     """The started question."""
     assessment: Assessment | None = None
     """The assessment of the answer; None before the policy ends the trajectory."""
@@ -259,7 +259,7 @@ class SearchEnvironment(ChromiumEnvironment[SearchConfig]):
             return GeneratedCorpus(self._world)
         return brought(Path(self.config.corpus).expanduser().absolute(), f"environments.{self.name}.corpus")
 
-    def question(self, template: str, seed: int) -> Question:
+    def question(self, template: str, seed: int) -> SearchQuestion:
         """Returns the question of a task and a seed; raises UsageError for a faulty file of questions."""
         if template != OWN:
             return question_of(self._world, template, seed)
@@ -298,12 +298,12 @@ class SearchEnvironment(ChromiumEnvironment[SearchConfig]):
         return encyclopedia_of(self.config.seed, self.config.articles)
 
     @cached_property
-    def _questions(self) -> Mapping[SeedSplit, tuple[Question, ...]]:
+    def _questions(self) -> Mapping[SeedSplit, tuple[SearchQuestion, ...]]:
         path = Path(self.config.questions).expanduser().absolute()
         return read_questions(path, self.corpus, f"environments.{self.name}.questions")
 
 
-def _form(question: Question) -> str:
+def _form(question: SearchQuestion) -> str:
     """Describes the form of an answer."""
     value = question.answer.value
     if isinstance(value, datetime.date):

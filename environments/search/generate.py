@@ -9,9 +9,9 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from environments.search.answers import Answer
-from environments.search.encyclopedia import Encyclopedia, Entity
-from environments.search.questions import Question
+from environments.search.answers import RightAnswer
+from environments.search.encyclopedia import Encyclopedia, Subject
+from environments.search.questions import SearchQuestion
 from schemas.tables.trajectory import SeedSplit, split_of
 
 Evidence = tuple[tuple[str, ...], ...]
@@ -33,22 +33,22 @@ class Asker:
         self._world, self._chance = world, chance
         self._split: SeedSplit = split
 
-    def _draw(self, kind: str, count: int = 1) -> list[Entity]:
+    def _draw(self, kind: str, count: int = 1) -> list[Subject]:
         return self._chance.sample(self._world.of(kind, self._split), count)
 
-    def _at(self, entity: Entity, relation: str) -> Entity:
+    def _at(self, entity: Subject, relation: str) -> Subject:
         return self._world.by_title[entity.links[relation]]
 
-    def river_of_birthplace(self) -> Question | None:
+    def river_of_birthplace(self) -> SearchQuestion | None:
         """Asks for the river at the birthplace of a town's mayor."""
         (town,) = self._draw("town")
         mayor = self._at(town, "mayor")
         home = self._at(mayor, "birthplace")
         text = f"On which river does the town lie where the mayor of {town.title} was born?"
         evidence = ((town.title,), (mayor.title, home.title), (home.title, home.links["river"]))
-        return Question(text, Answer(home.links["river"]), evidence)
+        return SearchQuestion(text, RightAnswer(home.links["river"]), evidence)
 
-    def length_of_river(self) -> Question | None:
+    def length_of_river(self) -> SearchQuestion | None:
         """Asks for the length of the river at the birthplace of a town's mayor."""
         (town,) = self._draw("town")
         mayor = self._at(town, "mayor")
@@ -56,16 +56,16 @@ class Asker:
         river = self._at(home, "river")
         text = f"How long is the river at the town where the mayor of {town.title} was born, in km?"
         evidence = ((town.title,), (mayor.title, home.title), (home.title, river.title), (river.title,))
-        return Question(text, Answer(_number(river, "length"), "km"), evidence)
+        return SearchQuestion(text, RightAnswer(_number(river, "length"), "km"), evidence)
 
-    def birth_of_founder(self) -> Question | None:
+    def birth_of_founder(self) -> SearchQuestion | None:
         """Asks for the date of birth of a company's founder."""
         (company,) = self._draw("company")
         founder = self._at(company, "founder")
         text = f"On which date was the founder of {company.title} born?"
-        return Question(text, Answer(_date(founder, "born")), ((company.title,), (founder.title,)))
+        return SearchQuestion(text, RightAnswer(_date(founder, "born")), ((company.title,), (founder.title,)))
 
-    def seat_of_employer(self) -> Question | None:
+    def seat_of_employer(self) -> SearchQuestion | None:
         """Asks for the seat of the company that employs the winner of an event."""
         (event,) = self._draw("event")
         winner = self._at(event, "winner")
@@ -73,18 +73,18 @@ class Asker:
         text = f"In which town is the seat of the company that employs the winner of the {event.title}?"
         seat = company.links["seat"]
         evidence = ((event.title,), (winner.title, company.title), (company.title, seat))
-        return Question(text, Answer(seat), evidence)
+        return SearchQuestion(text, RightAnswer(seat), evidence)
 
-    def people_at_birthplace(self) -> Question | None:
+    def people_at_birthplace(self) -> SearchQuestion | None:
         """Asks for the number of people in the town where the winner of an event was born."""
         (event,) = self._draw("event")
         winner = self._at(event, "winner")
         home = self._at(winner, "birthplace")
         text = f"How many people live in the town where the winner of the {event.title} was born?"
         evidence = ((event.title,), (winner.title, home.title), (home.title,))
-        return Question(text, Answer(_number(home, "people"), "people"), evidence)
+        return SearchQuestion(text, RightAnswer(_number(home, "people"), "people"), evidence)
 
-    def mayor_of_larger(self) -> Question | None:
+    def mayor_of_larger(self) -> SearchQuestion | None:
         """Compares the people of two towns, and asks for the birthplace of the larger one's mayor."""
         first, second = self._draw("town", 2)
         larger = max(first, second, key=lambda town: _number(town, "people"))
@@ -92,9 +92,9 @@ class Asker:
         home = mayor.links["birthplace"]
         text = f"Compare {first.title} and {second.title}: where was the mayor of the town with more people born?"
         evidence = ((first.title,), (second.title,), (mayor.title, home))
-        return _unless(first, second, "people", Question(text, Answer(home), evidence))
+        return _unless(first, second, "people", SearchQuestion(text, RightAnswer(home), evidence))
 
-    def founder_of_older(self) -> Question | None:
+    def founder_of_older(self) -> SearchQuestion | None:
         """Compares the founding years of two companies, and asks for the birthplace of the older one's founder."""
         first, second = self._draw("company", 2)
         older = min(first, second, key=lambda company: _number(company, "founded"))
@@ -102,9 +102,9 @@ class Asker:
         home = founder.links["birthplace"]
         text = f"Compare {first.title} and {second.title}: where was the founder of the older company born?"
         evidence = ((first.title,), (second.title,), (founder.title, home))
-        return _unless(first, second, "founded", Question(text, Answer(home), evidence))
+        return _unless(first, second, "founded", SearchQuestion(text, RightAnswer(home), evidence))
 
-    def longer_river(self) -> Question | None:
+    def longer_river(self) -> SearchQuestion | None:
         """Asks for the longer one of the rivers at two towns."""
         first, second = self._draw("town", 2)
         rivers = [self._at(town, "river") for town in (first, second)]
@@ -112,35 +112,37 @@ class Asker:
         text = f"Compare {first.title} and {second.title}: which is the longer one of the rivers that they lie on?"
         facts = [(town.title, river.title) for town, river in zip((first, second), rivers, strict=True)]
         evidence = (*facts, (rivers[0].title,), (rivers[1].title,))
-        return _unless(rivers[0], rivers[1], "length", Question(text, Answer(longer.title), evidence))
+        return _unless(rivers[0], rivers[1], "length", SearchQuestion(text, RightAnswer(longer.title), evidence))
 
-    def people_on_river(self) -> Question | None:
+    def people_on_river(self) -> SearchQuestion | None:
         """Asks for the sum of people in the towns on a river."""
         river, towns = self._river()
         text = f"How many people live in the towns on the {river.title} together?"
         total = sum(_number(town, "people") for town in towns)
-        return Question(text, Answer(total, "people"), ((river.title,), *((town.title,) for town in towns)))
+        return SearchQuestion(text, RightAnswer(total, "people"), ((river.title,), *((town.title,) for town in towns)))
 
-    def old_towns(self) -> Question | None:
+    def old_towns(self) -> SearchQuestion | None:
         """Asks for the towns on a river that are older than a year."""
         river, towns = self._river()
         years = sorted(_number(town, "founded") for town in towns)
         year = self._chance.choice(years[1:])
         older = tuple(town.title for town in towns if _number(town, "founded") < year)
         text = f"Which towns on the {river.title} were founded before the year {year}?"
-        question = Question(text, Answer(older), ((river.title,), *((town.title,) for town in towns)))
+        question = SearchQuestion(text, RightAnswer(older), ((river.title,), *((town.title,) for town in towns)))
         return question if older else None
 
-    def old_staff(self) -> Question | None:
+    def old_staff(self) -> SearchQuestion | None:
         """Asks for the number of a company's people who were born before a year."""
         (company,) = self._draw("company")
         staff = self._world.linking("person", "employer", company.title)
         year = self._chance.randrange(1860, 1890)
         older = sum(_date(person, "born").year < year for person in staff)
         text = f"How many of the people on the staff of {company.title} were born before the year {year}?"
-        return Question(text, Answer(older, "people"), ((company.title,), *((person.title,) for person in staff)))
+        return SearchQuestion(
+            text, RightAnswer(older, "people"), ((company.title,), *((person.title,) for person in staff))
+        )
 
-    def born_and_employed(self) -> Question | None:
+    def born_and_employed(self) -> SearchQuestion | None:
         """Asks for the person who was born in a town and works for a company."""
         (person,) = self._draw("person")
         home, company = self._at(person, "birthplace"), self._at(person, "employer")
@@ -149,9 +151,9 @@ class Asker:
         places = (home.title, company.title, person.title)
         evidence = (places[:2], places[1:], (places[0], places[2]))
         alone = [one for one in born if one.links["employer"] == company.title] == [person]
-        return Question(text, Answer(person.title), evidence) if alone else None
+        return SearchQuestion(text, RightAnswer(person.title), evidence) if alone else None
 
-    def born_and_founder(self) -> Question | None:
+    def born_and_founder(self) -> SearchQuestion | None:
         """Asks for the person who was born in a town and founded a company with its seat in another town."""
         (company,) = self._draw("company")
         seat, founder = self._at(company, "seat"), self._at(company, "founder")
@@ -163,37 +165,37 @@ class Asker:
         text = f"Who was born in {home} and founded a company that has its seat in {seat.title}?"
         evidence = ((seat.title,), *((one.title,) for one in there), (home, founder.title))
         alone = founders == {founder.title} and home != seat.title
-        return Question(text, Answer(founder.title), evidence) if alone else None
+        return SearchQuestion(text, RightAnswer(founder.title), evidence) if alone else None
 
-    def days_between_events(self) -> Question | None:
+    def days_between_events(self) -> SearchQuestion | None:
         """Asks for the days between two events."""
         first, second = sorted(self._draw("event", 2), key=lambda event: _date(event, "date"))
         days = (_date(second, "date") - _date(first, "date")).days
         text = f"How many days after the {first.title} did the {second.title} take place?"
-        return Question(text, Answer(days, "days"), ((first.title,), (second.title,))) if days else None
+        return SearchQuestion(text, RightAnswer(days, "days"), ((first.title,), (second.title,))) if days else None
 
-    def days_of_winner(self) -> Question | None:
+    def days_of_winner(self) -> SearchQuestion | None:
         """Asks for the age of an event's winner on the day of the event, in days."""
         (event,) = self._draw("event")
         winner = self._at(event, "winner")
         days = (_date(event, "date") - _date(winner, "born")).days
         text = f"How many days old was the winner of the {event.title} on the day of the event?"
-        return Question(text, Answer(days, "days"), ((event.title,), (winner.title,)))
+        return SearchQuestion(text, RightAnswer(days, "days"), ((event.title,), (winner.title,)))
 
-    def years_between_foundings(self) -> Question | None:
+    def years_between_foundings(self) -> SearchQuestion | None:
         """Asks for the years between the foundings of a company and of the town of its seat."""
         (company,) = self._draw("company")
         town = self._at(company, "seat")
         years = _number(company, "founded") - _number(town, "founded")
         text = f"How many years after the town of its seat was {company.title} founded?"
-        return Question(text, Answer(years, "years"), ((company.title,), (town.title,)))
+        return SearchQuestion(text, RightAnswer(years, "years"), ((company.title,), (town.title,)))
 
-    def _river(self) -> tuple[Entity, Sequence[Entity]]:
+    def _river(self) -> tuple[Subject, Sequence[Subject]]:
         (river,) = self._draw("river")
         return river, self._world.linking("town", "river", river.title)
 
 
-Form = Callable[[Asker], Question | None]
+Form = Callable[[Asker], SearchQuestion | None]
 FORMS: Mapping[str, tuple[Form, ...]] = {
     "search-chain": (
         Asker.river_of_birthplace, Asker.length_of_river, Asker.birth_of_founder, Asker.seat_of_employer,
@@ -207,7 +209,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
 """Forms of questions by the template of their task."""
 
 
-def question_of(world: Encyclopedia, template: str, seed: int) -> Question:
+def question_of(world: Encyclopedia, template: str, seed: int) -> SearchQuestion:
     """Draws the question of a task and a seed, about entities of the seed's split.
 
     Raises:
@@ -222,7 +224,7 @@ def question_of(world: Encyclopedia, template: str, seed: int) -> Question:
     raise RuntimeError(f"{template} has no question for seed {seed}")
 
 
-def _needs_reading(question: Question) -> bool:
+def _needs_reading(question: SearchQuestion) -> bool:
     """Checks that a question needs two to five pages, and that its text does not have the answer."""
     value = question.answer.value
     given = value if isinstance(value, tuple) else (value,)
@@ -230,18 +232,18 @@ def _needs_reading(question: Question) -> bool:
     return not named and 2 <= len({pages[0] for pages in question.evidence}) <= MOST_PAGES
 
 
-def _unless(first: Entity, second: Entity, name: str, question: Question) -> Question | None:
+def _unless(first: Subject, second: Subject, name: str, question: SearchQuestion) -> SearchQuestion | None:
     """Returns the question unless both entities have the same value."""
     return None if first.values[name] == second.values[name] else question
 
 
-def _number(entity: Entity, name: str) -> int:
+def _number(entity: Subject, name: str) -> int:
     value = entity.values[name]
     assert isinstance(value, int)
     return value
 
 
-def _date(entity: Entity, name: str) -> datetime.date:
+def _date(entity: Subject, name: str) -> datetime.date:
     value = entity.values[name]
     assert isinstance(value, datetime.date)
     return value

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from environments.search.answers import Answer, date_in
+from environments.search.answers import RightAnswer, date_in
 from environments.search.corpus import Corpus
 from schemas.failure import UsageError
 from schemas.problem import named_problem
@@ -47,11 +47,11 @@ class Assessment:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchQuestion:
     """A question about a corpus."""
 
     text: str
-    answer: Answer
+    answer: RightAnswer
     evidence: tuple[tuple[str, ...], ...]
     """Ids of the pages that hold each fact."""
     excludes: frozenset[str] = frozenset()
@@ -84,7 +84,7 @@ class QuestionRow(BaseModel):
     split: SeedSplit = "train"
     """Seeds that ask the question."""
 
-    def checked(self) -> Question:
+    def checked(self) -> SearchQuestion:
         """Makes the question; raises ValueError that names a field."""
         types = {"text": str, "number": int | float, "set": list, "date": str}
         if isinstance(self.answer, bool) or not isinstance(self.answer, types[self.kind]):
@@ -101,10 +101,12 @@ class QuestionRow(BaseModel):
         evidence = tuple((one,) if isinstance(one, str) else tuple(one) for one in self.evidence)
         if lost := {page for pages in evidence for page in pages} & set(self.excludes):
             raise ValueError(f"`excludes`: {min(lost)} is also in `evidence`")
-        return Question(self.question, Answer(value, self.unit, self.tolerance), evidence, frozenset(self.excludes))
+        return SearchQuestion(
+            self.question, RightAnswer(value, self.unit, self.tolerance), evidence, frozenset(self.excludes)
+        )
 
 
-def read_questions(path: Path, corpus: Corpus, key: str) -> Mapping[SeedSplit, tuple[Question, ...]]:
+def read_questions(path: Path, corpus: Corpus, key: str) -> Mapping[SeedSplit, tuple[SearchQuestion, ...]]:
     """Reads a JSON Lines file of questions about a corpus, by split.
 
     Args:
@@ -120,7 +122,7 @@ def read_questions(path: Path, corpus: Corpus, key: str) -> Mapping[SeedSplit, t
         lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"`{key}`: {path} cannot be read: {error}.", "docs/search.md shows such a file.") from error
-    found: dict[SeedSplit, list[Question]] = {split: [] for split in SPLIT_STARTS}
+    found: dict[SeedSplit, list[SearchQuestion]] = {split: [] for split in SPLIT_STARTS}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -21,7 +21,7 @@ from starlette.routing import Host, Route
 from environments.chromium.browser import Browser
 from environments.chromium.environment import BrowserHost
 from environments.sandbox import Sandbox
-from environments.search.corpus import Corpus, Page, marked
+from environments.search.corpus import Corpus, CorpusPage, marked
 from environments.search.index import BEGIN, END, Index
 from environments.webapp.host import DOMAIN, LoopbackServer
 
@@ -148,7 +148,7 @@ class SearchServer(LoopbackServer):
     def _missing(self) -> Response:
         return _document("No such page", "<h1>No such page</h1><p>The encyclopedia has no page here.</p>", status=404)
 
-    def _article(self, page: Page, visit: Visit) -> str:
+    def _article(self, page: CorpusPage, visit: Visit) -> str:
         """Cleans a page's document; addresses lead to the pages and pictures of this server, or are removed."""
 
         def address(tag: str, name: str, value: str) -> str | None:

@@ -12,7 +12,7 @@ from environments.search.corpus import GeneratedCorpus
 from environments.search.encyclopedia import Encyclopedia, encyclopedia_of
 from environments.search.environment import SearchConfig, SearchEnvironment
 from environments.search.generate import FORMS, question_of
-from environments.search.questions import Question, read_questions
+from environments.search.questions import SearchQuestion, read_questions
 from schemas.config import load_config
 from schemas.failure import FlywheelError, UsageError
 from schemas.registry import options_of
@@ -21,7 +21,7 @@ from schemas.tables.trajectory import SPLIT_STARTS
 SMALLEST = 200
 
 
-def some(world: Encyclopedia, begin: int, count: int = 25) -> list[Question]:
+def some(world: Encyclopedia, begin: int, count: int = 25) -> list[SearchQuestion]:
     return [question_of(world, template, begin + at) for template in FORMS for at in range(count)]
 
 
