@@ -12,7 +12,6 @@ from storage.lake import Lake
 from tasks.shared.policies import champion, policies, policy_row
 from tasks.shared.status import success_of
 from tests.flows.methods.test_group_flow import sometimes
-from tests.tiers import NIGHTLY
 from tests.tiny_qwen import AGREES, POLICY, build_tiny_qwen, further, in_groups, learning
 
 KINDS = ("qwen3_5", "qwen3_5_moe")
@@ -47,8 +46,8 @@ def test_a_random_model_learns_from_the_explorer_and_goes_on_in_groups_of_its_ow
     assert 0 < metrics["mismatch_most"] < AGREES
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS if NIGHTLY else KINDS[:1])
+@pytest.mark.nightly  # behind other tests in one process, it once differed by 0.03 nats (docs/log.md)
+@pytest.mark.parametrize("kind", KINDS)
 def test_actor_and_trainer_of_gated_deltanets_agree(kind: Any, small: Config, tmp_path: Path) -> None:
     build_tiny_qwen(kind, tmp_path / "base")
     fields = learning(small, tmp_path / "base", steps=2).model_dump()
