@@ -32,7 +32,7 @@ from models.tiny.layout import read_config
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
 
-_NO_TEXT = ("image_token_id", "video_token_id", "vision_start_token_id")
+_PLACEHOLDERS = ("image_token_id", "video_token_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Chats:
         self._tokenizer: Any = self.processor.tokenizer
         config = read_config(directory)
         self._vocabulary = int(config.get("text_config", config).get("vocab_size", len(self._tokenizer)))
-        self._marks = {config[name] for name in _NO_TEXT if name in config}
+        self._placeholders = torch.tensor([config[name] for name in _PLACEHOLDERS if name in config])
         self._merge = int(getattr(self.processor.image_processor, "merge_size", 0))
         if not self._merge:
             raise CheckpointError(
@@ -181,12 +181,15 @@ class Chats:
                 f"{where}: token {max(drawn)} of a model with {self._vocabulary} tokens.",
                 "The reply was drawn with another tokenizer; train the model that acted.",
             )
-        chat = self._chat(messages, sizes, drawn, rollout.temperature)
-        reply = chat.ids[len(chat.ids) - len(drawn) + 1 :]
-        for at, token in enumerate(reply.tolist()):
-            if token in self._marks:  # it has no screen: the input has the end of a turn, and the target stays
-                reply[at] = self._end
-        return chat
+        return self._chat(messages, sizes, drawn, rollout.temperature)
+
+    def without_placeholders(self, chat: Chat) -> Tensor:
+        """Returns the tokens, with the end of a turn in place of a reply's placeholders.
+
+        A model may draw the placeholder of a picture. No picture belongs to it, so it is a token like any other.
+        """
+        alone = torch.isin(chat.ids, self._placeholders) & (chat.kinds == 0)
+        return chat.ids.masked_fill(alone, self._end)
 
     def _chat(
         self, messages: list[Message], sizes: Sequence[tuple[int, int]], reply: Sequence[int], temperature: float = 1.0

@@ -105,6 +105,8 @@ class RankWork:
     """Route of those tokens to the ranks that hold them."""
     ids: Tensor
     """(1, n) tokens that the rank holds."""
+    shown: Tensor
+    """(1, n) the same tokens, where only tokens of screens are placeholders (`Chats.without_placeholders`)."""
     positions: Tensor
     """(axes, 1, n), or (1, n) for a model with one axis."""
     packed: PackedDocuments
@@ -127,7 +129,8 @@ class RankWork:
 
     def pinned(self) -> "RankWork":
         """Returns a copy in pinned memory, from which a GPU can copy while it computes."""
-        self.pixels, self.ids, self.positions = (one.pin_memory() for one in (self.pixels, self.ids, self.positions))
+        for name in ("pixels", "ids", "shown", "positions"):
+            setattr(self, name, getattr(self, name).pin_memory())
         return self
 
     def to(self, device: torch.device) -> "RankWork":
@@ -146,7 +149,8 @@ def _moved(one: Tensor | int, device: torch.device) -> Tensor | int:
     return one.to(device, non_blocking=True) if isinstance(one, Tensor) else one
 
 
-_TENSORS = ("pixels", "ids", "positions", "owners", "lengths", "places", "targets", "tokens", "rows", "temperatures")
+_TENSORS = ("pixels", "ids", "shown", "positions", "owners", "lengths", "places", "targets", "tokens", "rows")
+_TENSORS += ("temperatures",)
 
 
 class TwoPhases(nn.Module):
@@ -182,14 +186,17 @@ class TwoPhases(nn.Module):
         seen.pooler_output = [parts[0]]
         if levels:
             seen.deepstack_features = [[part] for part in parts[1:]]
-        out = core(
-            input_ids=work.ids,
-            position_ids=work.positions,
-            mm_encoder_outputs={"image": seen},
-            packed=work.packed,
-            use_cache=False,
-            **({"output_router_logits": True} if self._balance else {}),
-        )
+        # the model puts screens where `input_ids` has placeholders, and embeds the tokens that were drawn
+        drawn = core.get_input_embeddings().register_forward_pre_hook(lambda *_: (work.ids,))
+        with drawn:
+            out = core(
+                input_ids=work.shown,
+                position_ids=work.positions,
+                mm_encoder_outputs={"image": seen},
+                packed=work.packed,
+                use_cache=False,
+                **({"output_router_logits": True} if self._balance else {}),
+            )
         hidden = out.last_hidden_state[0, work.places]
         logprobs, entropy = self._logprobs(hidden, work.targets, work.temperatures)
         return logprobs, hidden, entropy, self._auxiliary(out, work)
@@ -314,7 +321,9 @@ class WorkMaker:
         targets = [_targets_of([measures[one] for one in sequences[member]]) for member in members]
         edges, stretch = edges_of(group, items), stretch_of(group, items)
         blank = edges[-1] - sum(len(chat.ids) for chat in chats)
-        ids = torch.cat([*(chat.ids for chat in chats), torch.zeros(blank, dtype=torch.long)])
+        padding = torch.zeros(blank, dtype=torch.long)
+        ids = torch.cat([*(chat.ids for chat in chats), padding])
+        shown = torch.cat([*(self._chats.without_placeholders(chat) for chat in chats), padding])
         targets = torch.cat([*targets, torch.full((blank,), -1)])
         positions = [*(self._positions(chat) for chat in chats)]
         axes = positions[0].shape[0] if positions else self._axes
@@ -331,7 +340,8 @@ class WorkMaker:
         lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
         owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
         packed = PackedDocuments(edges, ranks)
-        return RankWork(*seen, ids[None, here], held, packed, len(sequences), owners, lengths, *asked)
+        held_ids = (ids[None, here], shown[None, here])
+        return RankWork(*seen, *held_ids, held, packed, len(sequences), owners, lengths, *asked)
 
     def _named(
         self, members: Sequence[int], measures: Sequence[Measure], chosen: Sequence[int], here: slice

@@ -46,7 +46,7 @@ def test_a_random_model_learns_from_the_explorer_and_goes_on_in_groups_of_its_ow
     assert 0 < metrics["mismatch_most"] < AGREES
 
 
-@pytest.mark.nightly  # behind other tests in one process, it once differed by 0.03 nats (docs/log.md)
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_actor_and_trainer_of_gated_deltanets_agree(kind: Any, small: Config, tmp_path: Path) -> None:
     build_tiny_qwen(kind, tmp_path / "base")

@@ -25,6 +25,8 @@ from learning.trainer import train
 from models.policy import Context
 from models.random_vlm import KINDS
 from models.safe import require_servable
+from models.sampling import choose
+from models.serving import local
 from models.tiny.layout import CRITIC, read_config
 from models.vlm import VlmPolicy
 from schemas.config.training import GroupConfig, PpoConfig
@@ -32,6 +34,7 @@ from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
 from tests.fixtures.sentences import Sentences
 from tests.tiers import NIGHTLY
+from tests.unit.learning import replies
 from tests.unit.learning.chats import POLICY
 from tests.unit.learning.replies import job, model, preferences, rolled_out, streamed
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
@@ -96,6 +99,27 @@ def test_replies_of_other_probabilities_than_the_trainers_stop_it_before_its_fir
     raw = [replace(one, logprobs=tuple(value - 0.03 for value in one.logprobs)) for one in drawn]
     with sentence.raises(FlywheelError, "train.group.most_mismatch"):
         Learner(plan, raw, 0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS if NIGHTLY else ("qwen3_5",))
+def test_the_placeholder_of_a_screen_that_was_drawn_is_a_token_like_any_other(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = read_config(model(tmp_path, kind))
+    marks = [config[f"{name}_token_id"] for name in ("image", "video", "vision_start")]
+    order = iter(range(1_000))
+
+    def forced(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        drawn, shares = choose(*given)
+        at = next(order)
+        return (torch.full_like(drawn, marks[at // 3 % 3]) if at % 3 == 1 else drawn), shares
+
+    monkeypatch.setattr(local, "choose", forced)
+    monkeypatch.setattr(replies, "POLICY", POLICY.model_copy(update={"family": "thousandths"}))
+    plan = job(tmp_path, kind, "grpo", group=GroupConfig(most_mismatch=1e-3))
+    drawn = read_rollouts(plan.samples)
+    assert {token for one in drawn for token in one.token_ids} >= set(marks)
+    Learner(plan, drawn, 0, 1).close()
 
 
 @pytest.mark.slow
