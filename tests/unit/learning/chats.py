@@ -14,6 +14,11 @@ POLICY = PolicyConfig(history_images=2, max_new_tokens=6)
 TRAIN = TrainConfig(batch=8, warmup=1, processes=1, learning_rate=1e-3)
 
 
+def policy_of(kind: str) -> PolicyConfig:
+    """The config of a random policy of a kind. A random Qwen3.5 has no template of its own that would name a family."""
+    return POLICY.model_copy(update={"family": "thousandths"}) if kind.startswith("qwen3_5") else POLICY
+
+
 def varied(count: int, seed: int = 0) -> tuple[list[TrainSample], dict[str, bytes]]:
     """Samples with up to two screens and up to nine past steps."""
     made, pngs = samples(count)
@@ -48,7 +53,6 @@ def job(
         screenshots=folder / "screenshots.parquet",
         steps=steps,
         learning_rate=1e-3,
-        # a random Qwen3.5 has no template of its own that would name a family
-        policy=POLICY.model_copy(update={"family": "thousandths"}) if kind.startswith("qwen3_5") else POLICY,
+        policy=policy_of(kind),
         train=TRAIN.model_copy(update=train),
     )

@@ -14,7 +14,7 @@ from models.random_vlm import build_random
 from models.serving.local import TransformersModel
 from schemas.config.training import GroupConfig, PpoConfig, PreferenceConfig
 from schemas.observation import Observation, PastStep
-from tests.unit.learning.chats import POLICY, TRAIN
+from tests.unit.learning.chats import TRAIN, policy_of
 from tests.unit.learning.samples import HEIGHT, WIDTH, WORDS, samples
 
 SAID = "Thought: Wait.\nAction: wait()"
@@ -37,13 +37,14 @@ def rolled_out(
     if runner is None:
         runner = TransformersModel(directory)
         runner.model.float()
-    family, rollouts = family_of(POLICY, directory), []
+    policy, rollouts = policy_of(directory.name), list[Rollout]()
+    family = family_of(policy, directory)
     for at, sample in enumerate(made):
         shown = (digests[at - 1], digests[at]) if at % 2 else (digests[at],)
         screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in shown]
         turns = (PastStep("Wait.", "wait()", screens[0]),) if at % 2 else ()
         chat = family.chat(Context(sample.instruction, turns, screens[-1], at))
-        (completion,) = runner.generate([chat], [at], temperature, POLICY.max_new_tokens)
+        (completion,) = runner.generate([chat], [at], temperature, policy.max_new_tokens)
         said = (SAID,) * len(turns)
         rollouts.append(
             Rollout(
@@ -119,6 +120,6 @@ def job(folder: Path, kind: str, method: str, steps: int = 3, count: int = 6, **
         screenshots=folder / "screenshots.parquet",
         steps=steps,
         learning_rate=2e-3,
-        policy=POLICY,
+        policy=policy_of(kind),
         train=TRAIN.model_copy(update={"preference": PreferenceConfig(), **wanted}),
     )

@@ -34,8 +34,7 @@ from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
 from tests.fixtures.sentences import Sentences
 from tests.tiers import NIGHTLY
-from tests.unit.learning import replies
-from tests.unit.learning.chats import POLICY
+from tests.unit.learning.chats import policy_of
 from tests.unit.learning.replies import job, model, preferences, rolled_out, streamed
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
 
@@ -59,10 +58,10 @@ def numbers_of(said: str) -> dict[str, float]:
     return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])["numbers"]
 
 
-def act(checkpoint: Path) -> str:
-    """What a checkpoint answers to a screen."""
+def act(plan: Job, checkpoint: Path | None = None) -> str:
+    """What a job's result answers to a screen, or another checkpoint of its kind."""
     observation = Observation(screen(0)[0], WIDTH, HEIGHT, "")
-    (reply,) = VlmPolicy(checkpoint, POLICY).act([Context("Click it.", (), observation, 0)])
+    (reply,) = VlmPolicy(checkpoint or plan.out, plan.policy).act([Context("Click it.", (), observation, 0)])
     return reply.text
 
 
@@ -87,7 +86,7 @@ def test_what_was_drawn_gains_by_its_advantage(start: Start, capsys: pytest.Capt
     assert min(change[0::2]) > 0 > max(change[1::2])
     assert numbers["tokens"] == plan.steps * sum(len(rollout.token_ids) for rollout in read_rollouts(plan.samples))
     assert numbers["mismatch"] < 1e-3 and numbers["moved"] > 0
-    assert act(plan.out) is not None
+    assert act(plan) is not None
 
 
 def test_replies_of_other_probabilities_than_the_trainers_stop_it_before_its_first_step(
@@ -115,7 +114,6 @@ def test_the_placeholder_of_a_screen_that_was_drawn_is_a_token_like_any_other(
         return (torch.full_like(drawn, marks[at // 3 % 3]) if at % 3 == 1 else drawn), shares
 
     monkeypatch.setattr(local, "choose", forced)
-    monkeypatch.setattr(replies, "POLICY", POLICY.model_copy(update={"family": "thousandths"}))
     plan = job(tmp_path, kind, "grpo", group=GroupConfig(most_mismatch=1e-3))
     drawn = read_rollouts(plan.samples)
     assert {token for one in drawn for token in one.token_ids} >= set(marks)
@@ -167,7 +165,7 @@ def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives
     folders = (plan.parent, *(stream.weights(updates) for updates in (1, 2, 3)), plan.out)
     weights = [(folder / "model.safetensors").read_bytes() for folder in folders]
     assert len(set(weights)) == 4 and weights[3] == weights[4]
-    assert act(stream.weights(2)) is not None
+    assert act(plan, stream.weights(2)) is not None
 
 
 def test_a_frozen_reference_is_not_renewed(tmp_path: Path) -> None:
@@ -186,7 +184,7 @@ def test_the_preferred_reply_gains_against_the_rejected_one(start: Start, capsys
     change = [new - old for new, old in zip(after, before, strict=True)]
     assert all(chosen > rejected for chosen, rejected in zip(change[0::2], change[1::2], strict=True))
     assert said[-1]["numbers"]["margin"] > 0
-    assert act(plan.out) is not None
+    assert act(plan) is not None
 
 
 @pytest.mark.slow
@@ -205,7 +203,7 @@ def test_a_critic_learns_alone_then_with_the_policy_and_goes_on_with_its_child(
     assert sum(gains[True]) / len(gains[True]) > sum(gains[False]) / len(gains[False])
     assert numbers["critic_kept"] == 0 and 0 < numbers["value_steps"] <= 6 and numbers["mismatch"] < 1e-3
     assert numbers["explained_variance_before"] == 0.0
-    assert (plan.out / CRITIC).exists() and act(plan.out) is not None
+    assert (plan.out / CRITIC).exists() and act(plan) is not None
     require_servable(plan.out)  # its critic is no weight of the policy
 
     child = plan.model_copy(update={"parent": plan.out, "out": plan.out.with_name("child")})
@@ -240,7 +238,7 @@ def test_the_network_of_another_models_critic_is_refused(tmp_path: Path) -> None
 
 def encoder(start: Start) -> Chats:
     job(*start, "grpo")
-    return Chats(start.folder / start.kind, POLICY, Screenshots(start.folder / "screenshots.parquet"), 0)
+    return Chats(start.folder / start.kind, policy_of(start.kind), Screenshots(start.folder / "screenshots.parquet"), 0)
 
 
 def test_a_reply_that_nobody_drew_is_encoded_as_its_text(start: Start) -> None:
@@ -254,13 +252,15 @@ def test_a_reply_that_nobody_drew_is_encoded_as_its_text(start: Start) -> None:
         assert (said[-1] == chats.processor.tokenizer.eos_token_id) == end
 
 
-def test_a_screen_token_that_was_drawn_is_said_and_not_looked_at(start: Start) -> None:
+def test_a_placeholder_that_was_drawn_has_no_screen(start: Start) -> None:
     chats = encoder(start)
     image = chats.processor.image_token_id
     rollout = replace(rolled_out(start.folder / start.kind, 1)[0][0], token_ids=(image, 300, 301), logprobs=(-1.0,) * 3)
     chat = chats.encode(rollout)
     assert chat.targets[chat.targets >= 0].tolist() == [image, 300, 301]
-    assert int((chat.ids == image).sum()) == int(chat.kinds.sum()) == chats.measure(rollout).item.screens[0].tokens
+    screen = chats.measure(rollout).item.screens[0].tokens
+    assert int((chat.ids == image).sum()) == screen + 1 and int(chat.kinds.sum()) == screen
+    assert int((chats.without_placeholders(chat) == image).sum()) == screen
 
 
 @pytest.mark.parametrize(
