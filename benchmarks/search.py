@@ -25,8 +25,8 @@ from schemas.observation import Element
 
 QUESTIONS, SHORT_QUESTIONS = 200, 20
 MAX_GUESSED, MAX_ONE_PAGE = 0.05, 0.3
-"""Largest mean rewards of the readers that do not read enough."""
-MOST_SCROLLS = 12
+"""Maximum mean rewards of the readers that open no page or one."""
+MAX_SCROLLS = 12
 _FACTS = {
     "people": r"People\s+([\d,]+)",
     "length": r"Length\s+([\d,]+) km",
@@ -86,7 +86,7 @@ class Reader:
             return text
         if not await self._follow(title, scrolls=0):
             await self._search(title)
-            while not await self._follow(title, scrolls=MOST_SCROLLS):
+            while not await self._follow(title, scrolls=MAX_SCROLLS):
                 assert await self._follow("Next page", scrolls=0), title
         return await self._sandbox.text()
 

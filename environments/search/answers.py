@@ -6,13 +6,13 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_SIZES: tuple[Mapping[str, float], ...] = (
+_UNITS: tuple[Mapping[str, float], ...] = (
     {"mm": 0.001, "cm": 0.01, "m": 1.0, "km": 1000.0, "ft": 0.3048, "mi": 1609.344},
     {"g": 1.0, "kg": 1000.0, "t": 1e6, "lb": 453.59237},
     {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0},
 )
-"""Units that convert into each other, by their size."""
-_NAMES = {
+"""Sizes of the units of a kind, by their names; units of a kind are converted into each other."""
+_UNIT_NAMES = {
     "metres": "m", "meters": "m", "metre": "m", "meter": "m", "kilometres": "km", "kilometers": "km", "kilometre": "km",
     "kilometer": "km", "miles": "mi", "mile": "mi", "feet": "ft", "foot": "ft", "centimetres": "cm",
     "centimeters": "cm",
@@ -54,7 +54,7 @@ class RightAnswer:
 
 
 def plain(text: str) -> str:
-    """Normalises a text: compatible characters, lower case, no article in front, no marks around, single spaces."""
+    """Normalises a text: NFKC, lower case, no leading article, no surrounding punctuation, single spaces."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     words = folded.strip(" \t\r\n.,;:!?\"'`*()“”‘’«»").split()
     return " ".join(words[1:] if len(words) > 1 and words[0] in ("the", "a", "an") else words)
@@ -72,7 +72,7 @@ def number_in(text: str, unit: str) -> float | None:
     number, given, wanted = float(re.sub(r"[, ]", "", found[1])), _unit(found[2]), _unit(unit)
     if given in ("", wanted):
         return number
-    sizes = next((one for one in _SIZES if given in one and wanted in one), None)
+    sizes = next((one for one in _UNITS if given in one and wanted in one), None)
     return None if sizes is None else number * sizes[given] / sizes[wanted]
 
 
@@ -89,7 +89,7 @@ def date_in(text: str) -> datetime.date | None:
 
 def _unit(name: str) -> str:
     short = plain(name)
-    return _NAMES.get(short, short)
+    return _UNIT_NAMES.get(short, short)
 
 
 def _overlap(wanted: tuple[str, ...], text: str) -> float:

@@ -20,8 +20,8 @@ from environments.search.encyclopedia import VERSION, Encyclopedia, article_of
 from schemas.failure import FlywheelError
 
 SUFFIXES = (".html", ".htm", ".xhtml")
-_UNREAD = ("script", "style", "template", "noscript", "title")
-_GLUED = frozenset(
+_SKIPPED = ("script", "style", "template", "noscript", "title")
+_INLINE = frozenset(
     (
         "a",
         "abbr",
@@ -61,7 +61,7 @@ class CorpusPage:
 
     @property
     def text(self) -> str:
-        """Returns the text of the page with single spaces; reading it takes a second for each two megabytes."""
+        """Returns the text of the page with single spaces. Two megabytes of HTML take about a second."""
         return text_of(self.html)
 
 
@@ -103,13 +103,13 @@ class GeneratedCorpus(Corpus):
     """The pages of a generated encyclopedia."""
 
     def __init__(self, encyclopedia: Encyclopedia) -> None:
-        self._made = encyclopedia
-        self._entities = {one.title: one for one in encyclopedia.entities}
+        self._encyclopedia = encyclopedia
+        self._subjects = {one.title: one for one in encyclopedia.subjects}
 
     @property
     def name(self) -> str:
         """Returns the seed and the number of pages."""
-        return f"the encyclopedia of seed {self._made.seed} with {len(self._entities)} pages"
+        return f"the encyclopedia of seed {self._encyclopedia.seed} with {len(self._subjects)} pages"
 
     @property
     def state(self) -> str:
@@ -118,18 +118,18 @@ class GeneratedCorpus(Corpus):
 
     def listed(self) -> Iterator[str]:
         """Lists the titles."""
-        return iter(self._entities)
+        return iter(self._subjects)
 
     def page(self, key: str) -> CorpusPage | None:
-        """Renders the article of an entity."""
-        if (entity := self._entities.get(key)) is None:
+        """Renders the article of a subject."""
+        if (subject := self._subjects.get(key)) is None:
             return None
-        html = article_of(entity, self._made)
-        return CorpusPage(key, entity.title, html)
+        html = article_of(subject, self._encyclopedia)
+        return CorpusPage(key, subject.title, html)
 
 
 class FolderCorpus(Corpus):
-    """The HTML files below a folder. Links out of the folder do not exist.
+    """The HTML files in a folder and its subfolders. A symbolic link to a file outside is no page.
 
     Args:
         folder: the folder.
@@ -252,8 +252,8 @@ class ZimCorpus(Corpus):
         return item.path if item.mimetype.startswith(("text/html", "application/xhtml")) else None
 
 
-def brought(path: Path, key: str) -> Corpus:
-    """Opens the corpus at a path: a ZIM file by its suffix `.zim`, else a folder; raises their errors."""
+def open_corpus(path: Path, key: str) -> Corpus:
+    """Opens a ZIM file if the suffix is `.zim`, else a folder; raises the errors of `ZimCorpus` and `FolderCorpus`."""
     return ZimCorpus(path, key) if path.suffix.lower() == ".zim" and path.is_file() else FolderCorpus(path, key)
 
 
@@ -277,15 +277,15 @@ class _Reader(HTMLParser):
         self._inside = list[str]()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag in _UNREAD:
+        if tag in _SKIPPED:
             self._inside.append(tag)
-        if tag not in _GLUED:
+        if tag not in _INLINE:
             self.text.append(" ")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._inside:
             del self._inside[self._inside.index(tag) :]
-        if tag not in _GLUED:
+        if tag not in _INLINE:
             self.text.append(" ")
 
     def handle_data(self, data: str) -> None:

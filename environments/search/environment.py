@@ -1,6 +1,6 @@
 """Run information seeking as an environment: search an encyclopedia in a browser, read pages, and answer a question.
 
-The encyclopedia is generated from a seed, with its questions, or brought by the user: a folder of HTML or a ZIM file,
+The encyclopedia is generated from a seed, with its questions, or belongs to the user: a folder of HTML or a ZIM file,
 with a file of questions. The environment records the pages that a trajectory opens. The verifier assesses the answer
 and compares the opened pages with the question's evidence.
 """
@@ -22,9 +22,9 @@ from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
 from environments.host import Host
 from environments.sandbox import Sandbox
-from environments.search.corpus import Corpus, GeneratedCorpus, brought
+from environments.search.corpus import Corpus, GeneratedCorpus, open_corpus
 from environments.search.encyclopedia import VERSION, Encyclopedia, encyclopedia_of
-from environments.search.generate import FORMS, question_of
+from environments.search.generate import QUESTION_FORMS, draw_question
 from environments.search.index import Index
 from environments.search.questions import Assessment, SearchQuestion, read_questions
 from environments.search.served import ORIGIN, SITE, VISIT, SearchHost, SearchServer, Visit
@@ -43,9 +43,9 @@ MAX_STEPS = 40
 ACTION_MS, WAIT_MS = 100, 1000
 """Milliseconds of the page's time that an action and `wait` take; pages have no scripts, so little changes in it."""
 MAX_ADDRESS = 2_000
-"""Maximum characters of an address that `navigate` opens."""
+"""Maximum characters of an address of `navigate`."""
 LEFT_S = 5.0
-"""Seconds within which the browser goes back one page."""
+"""Maximum seconds to go back one page."""
 Ask = Callable[[str, int], SearchQuestion]
 
 
@@ -237,7 +237,7 @@ class SearchEnvironment(ChromiumEnvironment[SearchConfig]):
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
         """Returns tasks by template."""
-        templates = (OWN,) if self.config.corpus else tuple(FORMS)
+        templates = (OWN,) if self.config.corpus else tuple(QUESTION_FORMS)
         verifier = JUDGED if self.config.judge else ""
         return {
             name: TaskEntry(
@@ -256,13 +256,13 @@ class SearchEnvironment(ChromiumEnvironment[SearchConfig]):
     def corpus(self) -> Corpus:
         """Opens the corpus; raises FlywheelError if there is none."""
         if not self.config.corpus:
-            return GeneratedCorpus(self._world)
-        return brought(Path(self.config.corpus).expanduser().absolute(), f"environments.{self.name}.corpus")
+            return GeneratedCorpus(self._encyclopedia)
+        return open_corpus(Path(self.config.corpus).expanduser().absolute(), f"environments.{self.name}.corpus")
 
     def question(self, template: str, seed: int) -> SearchQuestion:
         """Returns the question of a task and a seed; raises UsageError for a faulty file of questions."""
         if template != OWN:
-            return question_of(self._world, template, seed)
+            return draw_question(self._encyclopedia, template, seed)
         questions = self._questions[split_of(seed)]
         return questions[seed % len(questions)]
 
@@ -281,8 +281,10 @@ class SearchEnvironment(ChromiumEnvironment[SearchConfig]):
     def _examined(self) -> str:
         index = self._index()
         index.close()
-        asked = sum(map(len, self._questions.values())) if self.config.corpus else 0
-        return f"{index.count} pages of {self.corpus.name}" + (f", {asked} questions" if asked else "")
+        if not self.config.corpus:
+            return self.corpus.name
+        asked = sum(map(len, self._questions.values()))
+        return f"{index.count} pages of {self.corpus.name}, {asked} questions"
 
     def _sandbox(self, browser: Browser, server: SearchServer) -> Sandbox:
         return SearchSandbox(browser, self.config, server, self.question)
@@ -294,7 +296,7 @@ class SearchEnvironment(ChromiumEnvironment[SearchConfig]):
         return Index(self.corpus, home() / "search")
 
     @property
-    def _world(self) -> Encyclopedia:
+    def _encyclopedia(self) -> Encyclopedia:
         return encyclopedia_of(self.config.seed, self.config.articles)
 
     @cached_property

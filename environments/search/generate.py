@@ -1,7 +1,7 @@
 """Generate questions about the encyclopedia, with their answers and the pages that hold each fact.
 
-Every question needs two to five pages. A seed draws one of its kind's forms and the entities, which are all of the
-seed's split.
+Every question needs two to five pages. A seed determines the form of the question, among those of its task, and its
+subjects, which are all of the seed's split.
 """
 
 import datetime
@@ -15,35 +15,35 @@ from environments.search.questions import SearchQuestion
 from schemas.tables.trajectory import SeedSplit, split_of
 
 Evidence = tuple[tuple[str, ...], ...]
-MOST_PAGES = 5
+MAX_PAGES = 5
 _DRAWS = 500
-"""Draws after which a form gives up; the smallest encyclopedia needs far fewer."""
+"""Maximum draws for a question; the smallest encyclopedia needs far fewer."""
 
 
-class Asker:
-    """Draws questions about one split of an encyclopedia.
+class QuestionGenerator:
+    """Generates questions about one split of an encyclopedia.
 
     Args:
-        world: the encyclopedia.
-        split: the split whose entities are asked about.
+        encyclopedia: the encyclopedia.
+        split: the split whose subjects are asked about.
         chance: random numbers of the question.
     """
 
-    def __init__(self, world: Encyclopedia, split: SeedSplit, chance: random.Random) -> None:
-        self._world, self._chance = world, chance
+    def __init__(self, encyclopedia: Encyclopedia, split: SeedSplit, chance: random.Random) -> None:
+        self._encyclopedia, self._chance = encyclopedia, chance
         self._split: SeedSplit = split
 
     def _draw(self, kind: str, count: int = 1) -> list[Subject]:
-        return self._chance.sample(self._world.of(kind, self._split), count)
+        return self._chance.sample(self._encyclopedia.of(kind, self._split), count)
 
-    def _at(self, entity: Subject, relation: str) -> Subject:
-        return self._world.by_title[entity.links[relation]]
+    def _related(self, subject: Subject, relation: str) -> Subject:
+        return self._encyclopedia.by_title[subject.links[relation]]
 
     def river_of_birthplace(self) -> SearchQuestion | None:
         """Asks for the river at the birthplace of a town's mayor."""
         (town,) = self._draw("town")
-        mayor = self._at(town, "mayor")
-        home = self._at(mayor, "birthplace")
+        mayor = self._related(town, "mayor")
+        home = self._related(mayor, "birthplace")
         text = f"On which river does the town lie where the mayor of {town.title} was born?"
         evidence = ((town.title,), (mayor.title, home.title), (home.title, home.links["river"]))
         return SearchQuestion(text, RightAnswer(home.links["river"]), evidence)
@@ -51,9 +51,9 @@ class Asker:
     def length_of_river(self) -> SearchQuestion | None:
         """Asks for the length of the river at the birthplace of a town's mayor."""
         (town,) = self._draw("town")
-        mayor = self._at(town, "mayor")
-        home = self._at(mayor, "birthplace")
-        river = self._at(home, "river")
+        mayor = self._related(town, "mayor")
+        home = self._related(mayor, "birthplace")
+        river = self._related(home, "river")
         text = f"How long is the river at the town where the mayor of {town.title} was born, in km?"
         evidence = ((town.title,), (mayor.title, home.title), (home.title, river.title), (river.title,))
         return SearchQuestion(text, RightAnswer(_number(river, "length"), "km"), evidence)
@@ -61,15 +61,15 @@ class Asker:
     def birth_of_founder(self) -> SearchQuestion | None:
         """Asks for the date of birth of a company's founder."""
         (company,) = self._draw("company")
-        founder = self._at(company, "founder")
+        founder = self._related(company, "founder")
         text = f"On which date was the founder of {company.title} born?"
         return SearchQuestion(text, RightAnswer(_date(founder, "born")), ((company.title,), (founder.title,)))
 
     def seat_of_employer(self) -> SearchQuestion | None:
         """Asks for the seat of the company that employs the winner of an event."""
         (event,) = self._draw("event")
-        winner = self._at(event, "winner")
-        company = self._at(winner, "employer")
+        winner = self._related(event, "winner")
+        company = self._related(winner, "employer")
         text = f"In which town is the seat of the company that employs the winner of the {event.title}?"
         seat = company.links["seat"]
         evidence = ((event.title,), (winner.title, company.title), (company.title, seat))
@@ -78,8 +78,8 @@ class Asker:
     def people_at_birthplace(self) -> SearchQuestion | None:
         """Asks for the number of people in the town where the winner of an event was born."""
         (event,) = self._draw("event")
-        winner = self._at(event, "winner")
-        home = self._at(winner, "birthplace")
+        winner = self._related(event, "winner")
+        home = self._related(winner, "birthplace")
         text = f"How many people live in the town where the winner of the {event.title} was born?"
         evidence = ((event.title,), (winner.title, home.title), (home.title,))
         return SearchQuestion(text, RightAnswer(_number(home, "people"), "people"), evidence)
@@ -88,31 +88,31 @@ class Asker:
         """Compares the people of two towns, and asks for the birthplace of the larger one's mayor."""
         first, second = self._draw("town", 2)
         larger = max(first, second, key=lambda town: _number(town, "people"))
-        mayor = self._at(larger, "mayor")
+        mayor = self._related(larger, "mayor")
         home = mayor.links["birthplace"]
         text = f"Compare {first.title} and {second.title}: where was the mayor of the town with more people born?"
         evidence = ((first.title,), (second.title,), (mayor.title, home))
-        return _unless(first, second, "people", SearchQuestion(text, RightAnswer(home), evidence))
+        return _if_different(first, second, "people", SearchQuestion(text, RightAnswer(home), evidence))
 
     def founder_of_older(self) -> SearchQuestion | None:
         """Compares the founding years of two companies, and asks for the birthplace of the older one's founder."""
         first, second = self._draw("company", 2)
         older = min(first, second, key=lambda company: _number(company, "founded"))
-        founder = self._at(older, "founder")
+        founder = self._related(older, "founder")
         home = founder.links["birthplace"]
         text = f"Compare {first.title} and {second.title}: where was the founder of the older company born?"
         evidence = ((first.title,), (second.title,), (founder.title, home))
-        return _unless(first, second, "founded", SearchQuestion(text, RightAnswer(home), evidence))
+        return _if_different(first, second, "founded", SearchQuestion(text, RightAnswer(home), evidence))
 
     def longer_river(self) -> SearchQuestion | None:
         """Asks for the longer one of the rivers at two towns."""
         first, second = self._draw("town", 2)
-        rivers = [self._at(town, "river") for town in (first, second)]
+        rivers = [self._related(town, "river") for town in (first, second)]
         longer = max(rivers, key=lambda river: _number(river, "length"))
         text = f"Compare {first.title} and {second.title}: which is the longer one of the rivers that they lie on?"
         facts = [(town.title, river.title) for town, river in zip((first, second), rivers, strict=True)]
         evidence = (*facts, (rivers[0].title,), (rivers[1].title,))
-        return _unless(rivers[0], rivers[1], "length", SearchQuestion(text, RightAnswer(longer.title), evidence))
+        return _if_different(rivers[0], rivers[1], "length", SearchQuestion(text, RightAnswer(longer.title), evidence))
 
     def people_on_river(self) -> SearchQuestion | None:
         """Asks for the sum of people in the towns on a river."""
@@ -134,7 +134,7 @@ class Asker:
     def old_staff(self) -> SearchQuestion | None:
         """Asks for the number of a company's people who were born before a year."""
         (company,) = self._draw("company")
-        staff = self._world.linking("person", "employer", company.title)
+        staff = self._encyclopedia.linking("person", "employer", company.title)
         year = self._chance.randrange(1860, 1890)
         older = sum(_date(person, "born").year < year for person in staff)
         text = f"How many of the people on the staff of {company.title} were born before the year {year}?"
@@ -145,8 +145,8 @@ class Asker:
     def born_and_employed(self) -> SearchQuestion | None:
         """Asks for the person who was born in a town and works for a company."""
         (person,) = self._draw("person")
-        home, company = self._at(person, "birthplace"), self._at(person, "employer")
-        born = self._world.linking("person", "birthplace", home.title)
+        home, company = self._related(person, "birthplace"), self._related(person, "employer")
+        born = self._encyclopedia.linking("person", "birthplace", home.title)
         text = f"Who was born in {home.title} and is on the staff of {company.title}?"
         places = (home.title, company.title, person.title)
         evidence = (places[:2], places[1:], (places[0], places[2]))
@@ -156,11 +156,13 @@ class Asker:
     def born_and_founder(self) -> SearchQuestion | None:
         """Asks for the person who was born in a town and founded a company with its seat in another town."""
         (company,) = self._draw("company")
-        seat, founder = self._at(company, "seat"), self._at(company, "founder")
+        seat, founder = self._related(company, "seat"), self._related(company, "founder")
         home = founder.links["birthplace"]
-        there = self._world.linking("company", "seat", seat.title)
+        there = self._encyclopedia.linking("company", "seat", seat.title)
         founders = {
-            self._at(one, "founder").title for one in there if self._at(one, "founder").links["birthplace"] == home
+            self._related(one, "founder").title
+            for one in there
+            if self._related(one, "founder").links["birthplace"] == home
         }
         text = f"Who was born in {home} and founded a company that has its seat in {seat.title}?"
         evidence = ((seat.title,), *((one.title,) for one in there), (home, founder.title))
@@ -177,7 +179,7 @@ class Asker:
     def days_of_winner(self) -> SearchQuestion | None:
         """Asks for the age of an event's winner on the day of the event, in days."""
         (event,) = self._draw("event")
-        winner = self._at(event, "winner")
+        winner = self._related(event, "winner")
         days = (_date(event, "date") - _date(winner, "born")).days
         text = f"How many days old was the winner of the {event.title} on the day of the event?"
         return SearchQuestion(text, RightAnswer(days, "days"), ((event.title,), (winner.title,)))
@@ -185,40 +187,55 @@ class Asker:
     def years_between_foundings(self) -> SearchQuestion | None:
         """Asks for the years between the foundings of a company and of the town of its seat."""
         (company,) = self._draw("company")
-        town = self._at(company, "seat")
+        town = self._related(company, "seat")
         years = _number(company, "founded") - _number(town, "founded")
         text = f"How many years after the town of its seat was {company.title} founded?"
         return SearchQuestion(text, RightAnswer(years, "years"), ((company.title,), (town.title,)))
 
     def _river(self) -> tuple[Subject, Sequence[Subject]]:
         (river,) = self._draw("river")
-        return river, self._world.linking("town", "river", river.title)
+        return river, self._encyclopedia.linking("town", "river", river.title)
 
 
-Form = Callable[[Asker], SearchQuestion | None]
-FORMS: Mapping[str, tuple[Form, ...]] = {
+QuestionForm = Callable[[QuestionGenerator], SearchQuestion | None]
+QUESTION_FORMS: Mapping[str, tuple[QuestionForm, ...]] = {
     "search-chain": (
-        Asker.river_of_birthplace, Asker.length_of_river, Asker.birth_of_founder, Asker.seat_of_employer,
-        Asker.people_at_birthplace,
+        QuestionGenerator.river_of_birthplace,
+        QuestionGenerator.length_of_river,
+        QuestionGenerator.birth_of_founder,
+        QuestionGenerator.seat_of_employer,
+        QuestionGenerator.people_at_birthplace,
     ),
-    "search-comparison": (Asker.mayor_of_larger, Asker.founder_of_older, Asker.longer_river),
-    "search-aggregation": (Asker.people_on_river, Asker.old_towns, Asker.old_staff),
-    "search-intersection": (Asker.born_and_employed, Asker.born_and_founder),
-    "search-dates": (Asker.days_between_events, Asker.days_of_winner, Asker.years_between_foundings),
-}  # fmt: skip
+    "search-comparison": (
+        QuestionGenerator.mayor_of_larger,
+        QuestionGenerator.founder_of_older,
+        QuestionGenerator.longer_river,
+    ),
+    "search-aggregation": (
+        QuestionGenerator.people_on_river,
+        QuestionGenerator.old_towns,
+        QuestionGenerator.old_staff,
+    ),
+    "search-intersection": (QuestionGenerator.born_and_employed, QuestionGenerator.born_and_founder),
+    "search-dates": (
+        QuestionGenerator.days_between_events,
+        QuestionGenerator.days_of_winner,
+        QuestionGenerator.years_between_foundings,
+    ),
+}
 """Forms of questions by the template of their task."""
 
 
-def question_of(world: Encyclopedia, template: str, seed: int) -> SearchQuestion:
-    """Draws the question of a task and a seed, about entities of the seed's split.
+def draw_question(encyclopedia: Encyclopedia, template: str, seed: int) -> SearchQuestion:
+    """Generates the question of a task and a seed, about subjects of the seed's split.
 
     Raises:
         RuntimeError: the encyclopedia has no such question, which does not happen with 200 or more pages.
     """
     chance = random.Random(f"{template} {seed}")
-    asker = Asker(world, split_of(seed), chance)
+    generator = QuestionGenerator(encyclopedia, split_of(seed), chance)
     for _ in range(_DRAWS):
-        question = chance.choice(FORMS[template])(asker)
+        question = chance.choice(QUESTION_FORMS[template])(generator)
         if question is not None and _needs_reading(question):
             return question
     raise RuntimeError(f"{template} has no question for seed {seed}")
@@ -229,21 +246,21 @@ def _needs_reading(question: SearchQuestion) -> bool:
     value = question.answer.value
     given = value if isinstance(value, tuple) else (value,)
     named = any(re.search(rf"\b{re.escape(str(item))}\b", question.text) for item in given)
-    return not named and 2 <= len({pages[0] for pages in question.evidence}) <= MOST_PAGES
+    return not named and 2 <= len({pages[0] for pages in question.evidence}) <= MAX_PAGES
 
 
-def _unless(first: Subject, second: Subject, name: str, question: SearchQuestion) -> SearchQuestion | None:
-    """Returns the question unless both entities have the same value."""
+def _if_different(first: Subject, second: Subject, name: str, question: SearchQuestion) -> SearchQuestion | None:
+    """Returns the question unless both subjects have the same value."""
     return None if first.values[name] == second.values[name] else question
 
 
-def _number(entity: Subject, name: str) -> int:
-    value = entity.values[name]
+def _number(subject: Subject, name: str) -> int:
+    value = subject.values[name]
     assert isinstance(value, int)
     return value
 
 
-def _date(entity: Subject, name: str) -> datetime.date:
-    value = entity.values[name]
+def _date(subject: Subject, name: str) -> datetime.date:
+    value = subject.values[name]
     assert isinstance(value, datetime.date)
     return value

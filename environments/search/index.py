@@ -1,4 +1,4 @@
-"""Index the pages of a corpus for full-text search, in an SQLite file that is built once for each state of a corpus."""
+"""Index the pages of a corpus for full-text search, in an SQLite file that is built again when the corpus changes."""
 
 import logging
 import os
@@ -17,17 +17,17 @@ from schemas.failure import FlywheelError
 
 BEGIN, END = "\x02", "\x03"
 """Marks around the found words in a snippet."""
-LAYOUT = "index-1"
-"""Changes when the tables or the tokens of an index change."""
-LOGGED = 5_000
-"""Number of indexed pages after which a line of the log counts them."""
-MOST_WORDS = 16
-"""Words of a query that are used."""
+VERSION = "index-1"
+"""Version of the tables and the tokens of an index. Change it to build all indexes again."""
+LOG_INTERVAL = 5_000
+"""Number of pages after which indexing logs its progress."""
+MAX_WORDS = 16
+"""Maximum number of words of a query; further words are ignored."""
 _WORD = re.compile(r"\w+")
-_FOUND = "SELECT rowid, key FROM pages WHERE pages MATCH ? ORDER BY bm25(pages, 0, 8, 1), key"
-_SHOWN = "SELECT key, title, text FROM pages WHERE rowid = ?"
-_LONG, _BEFORE, _AMONG = 200, 40, 100
-"""Characters of a snippet and of its part before the first found word, and found words among which it begins."""
+_MATCHES = "SELECT rowid, key FROM pages WHERE pages MATCH ? ORDER BY bm25(pages, 0, 8, 1), key"
+_PAGE = "SELECT key, title, text FROM pages WHERE rowid = ?"
+_SNIPPET, _LEAD, _MAX_FOUND = 200, 40, 100
+"""Characters of a snippet, characters before its first found word, and number of found words that are considered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +53,25 @@ class Index:
     """
 
     def __init__(self, corpus: Corpus, folder: Path) -> None:
-        state = f"{LAYOUT} {corpus.state}"
+        state = f"{VERSION} {corpus.state}"
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{sha256(corpus.name.encode()).hexdigest()[:16]}.sqlite"
         with FileLock(f"{file}.lock"):
             if _state_of(file) != state:
                 _build(corpus, file, state)
-        self._found = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, check_same_thread=False)
-        self.count = int(self._found.execute("SELECT count(*) FROM pages").fetchone()[0])
+        self._connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, check_same_thread=False)
+        self.count = int(self._connection.execute("SELECT count(*) FROM pages").fetchone()[0])
         """Number of pages."""
 
     def close(self) -> None:
         """Closes the file."""
-        self._found.close()
+        self._connection.close()
 
     def search(self, query: str, start: int, count: int, without: Collection[str] = ()) -> tuple[list[Hit], bool]:
         """Finds pages with all words of a query; with any of them if no page has all.
 
         Args:
-            query: words, of which the first `MOST_WORDS` are used; signs are ignored.
+            query: words, of which the first `MAX_WORDS` are used; punctuation is ignored.
             start: number of results to skip.
             count: maximum number of results.
             without: ids of pages to leave out.
@@ -79,40 +79,39 @@ class Index:
         Returns:
             The results, best first, and whether there are more.
         """
-        words = _WORD.findall(query)[:MOST_WORDS]
+        words = _WORD.findall(query)[:MAX_WORDS]
         for joint in (" ", " OR "):
             match = joint.join(f'"{word}"' for word in words)
-            rows = self._found.execute(_FOUND, (match,)) if words else iter(())
+            rows = self._connection.execute(_MATCHES, (match,)) if words else iter(())
             found = list(islice((row for row, key in rows if key not in without), start + count + 1))
             if found:
-                shown = [self._found.execute(_SHOWN, (row,)).fetchone() for row in found[start : start + count]]
-                return [Hit(key, title, _snippet(text, words)) for key, title, text in shown], len(
-                    found
-                ) > start + count
+                rows = [self._connection.execute(_PAGE, (row,)).fetchone() for row in found[start : start + count]]
+                hits = [Hit(key, title, _snippet(text, words)) for key, title, text in rows]
+                return hits, len(found) > start + count
         return [], False
 
 
 def _snippet(text: str, words: Sequence[str]) -> str:
-    """Returns the part of a text with the most different found words, which are marked; the beginning without one.
+    """Returns the part of a text with the most different found words, marked; or its beginning.
 
-    FTS5's own function takes ten seconds for a text of some megabytes.
+    FTS5's `snippet` takes ten seconds for a text of some megabytes.
     """
     stems = (re.escape(word[: max(4, len(word) - 3)]) + (r"\w*" if len(word) > 3 else r"\b") for word in words)
     found = re.compile("|".join(rf"\b{stem}" for stem in stems), re.IGNORECASE)
-    places = [(one.start(), one[0].casefold()) for one in islice(found.finditer(text), _AMONG)]
+    places = [(one.start(), one[0].casefold()) for one in islice(found.finditer(text), _MAX_FOUND)]
 
     def different(begin: int) -> int:
-        return len({word for at, word in places if begin <= at < begin + _LONG - _BEFORE})
+        return len({word for at, word in places if begin <= at < begin + _SNIPPET - _LEAD})
 
     first = max((at for at, _ in places), key=lambda at: (different(at), -at), default=0)
-    begin = text.rfind(" ", 0, max(0, first - _BEFORE)) + 1
-    part = text[begin : begin + _LONG].rpartition(" ")[0] if len(text) > begin + _LONG else text[begin:]
+    begin = text.rfind(" ", 0, max(0, first - _LEAD)) + 1
+    part = text[begin : begin + _SNIPPET].rpartition(" ")[0] if len(text) > begin + _SNIPPET else text[begin:]
     marked = found.sub(lambda one: f"{BEGIN}{one[0]}{END}", part)
     return f"{'... ' if begin else ''}{marked}{' ...' if begin + len(part) < len(text) else ''}"
 
 
 def _state_of(file: Path) -> str:
-    """Returns the state of the corpus of a whole index; empty without one."""
+    """Returns the state of the corpus that a finished index was built from; empty without such an index."""
     if not file.is_file():
         return ""
     try:
@@ -126,7 +125,7 @@ def _state_of(file: Path) -> str:
 
 
 def _build(corpus: Corpus, file: Path, state: str) -> None:
-    """Writes an index to a file of its own, which then replaces the old one."""
+    """Writes the index to a new file, which then replaces the old one."""
     new, pages, empty = file.with_suffix(".new"), 0, 0
     new.unlink(missing_ok=True)
     made = sqlite3.connect(new)
@@ -143,7 +142,7 @@ def _build(corpus: Corpus, file: Path, state: str) -> None:
                 continue
             made.execute("INSERT INTO pages VALUES (?, ?, ?)", (page.key, page.title, text))
             pages += 1
-            if pages % LOGGED == 0:
+            if pages % LOG_INTERVAL == 0:
                 logging.getLogger(__name__).info("Indexed %d pages of %s", pages, corpus.name)
         made.execute("INSERT INTO about VALUES (?)", (state,))
         made.commit()

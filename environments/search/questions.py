@@ -27,11 +27,11 @@ class Assessment:
     """The assessment of one answer."""
 
     result: Result
-    """`partly right`: some items of a set. `unsupported`: right, but a fact was on no opened page."""
+    """`partly right`: some items of a set are right. `unsupported`: right, but a fact has no opened page."""
     share: float
     """How much of the answer is right, in [0, 1]."""
     missing: tuple[tuple[str, ...], ...] = ()
-    """Pages of each fact that no opened page holds."""
+    """Pages of each fact without an opened page."""
 
     @property
     def reason(self) -> str:
@@ -55,7 +55,7 @@ class SearchQuestion:
     evidence: tuple[tuple[str, ...], ...]
     """Ids of the pages that hold each fact."""
     excludes: frozenset[str] = frozenset()
-    """Ids of pages that cannot be opened or found."""
+    """Ids of pages that the policy can neither find nor open."""
 
     def assess(self, text: str, opened: Collection[str]) -> Assessment:
         """Assesses an answer, given the pages that were opened before it."""

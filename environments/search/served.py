@@ -1,4 +1,4 @@
-"""Serve a corpus to a browser: a search page, results and articles, each only to visits that this process began.
+"""Serve a corpus to a browser: a search page, results and articles, for requests with the id of a current visit.
 
 Articles keep their text, structure, tables and pictures; scripts, styles, forms and frames are removed. A link to
 another site, or to a page that the visit excludes, is plain text.
@@ -55,7 +55,7 @@ class Visit:
     """One trajectory's use of the pages."""
 
     excludes: frozenset[str] = frozenset()
-    """Ids of pages that do not exist for the visit."""
+    """Ids of pages that the visit can neither find nor open."""
     opened: list[str] = field(default_factory=list[str])
     """Ids of the opened pages, in order; a page that is opened again is listed again."""
     searches: list[str] = field(default_factory=list[str])
@@ -80,7 +80,7 @@ class SearchServer(LoopbackServer):
             Route("/page/{key:path}", self._page),
             Route("/picture/{key:path}", self._picture),
         ]
-        site = Starlette(routes=routes, exception_handlers={404: self._nothing})
+        site = Starlette(routes=routes, exception_handlers={404: self._not_found})
         super().__init__(Starlette(routes=[Host(SITE, site)]), "search")
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class SearchServer(LoopbackServer):
         found = self._corpus.picture(request.path_params["key"]) if self._visit(request) is not None else None
         return _refused() if found is None else Response(found[0], media_type=found[1], headers=_HEADERS)
 
-    async def _nothing(self, request: Request, error: Exception) -> Response:
+    async def _not_found(self, request: Request, error: Exception) -> Response:
         return _refused() if self._visit(request) is None else self._missing()
 
     def _missing(self) -> Response:

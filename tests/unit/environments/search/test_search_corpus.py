@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from environments.search import index as indexing
-from environments.search.corpus import FolderCorpus, GeneratedCorpus, ZimCorpus, brought, decoded, text_of, title_of
+from environments.search.corpus import FolderCorpus, GeneratedCorpus, ZimCorpus, decoded, open_corpus, text_of, title_of
 from environments.search.encyclopedia import encyclopedia_of
 from environments.search.index import BEGIN, END, Index
 from schemas.failure import FlywheelError
@@ -54,7 +54,7 @@ def test_an_index_is_built_once_and_again_when_a_page_changes(
     built = list[str]()
     build = indexing._build
     monkeypatch.setattr(indexing, "_build", lambda corpus, *more: (built.append(corpus.name), build(corpus, *more)))
-    monkeypatch.setattr(indexing, "LOGGED", 2)
+    monkeypatch.setattr(indexing, "LOG_INTERVAL", 2)
     pages = folder(tmp_path / "pages")
     with caplog.at_level(logging.INFO):
         for _ in range(2):
@@ -145,7 +145,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_a_zim_file_is_read_with_its_redirects_and_pictures(tmp_path: Path, archive: Path) -> None:
-    corpus = brought(archive, KEY)
+    corpus = open_corpus(archive, KEY)
     assert sorted(corpus.listed()) == ["Brass", "Lamp"]
     assert corpus.target("Light") == "Lamp" and corpus.target("picture.svg") is corpus.target("None") is None
     page = corpus.page("Light")
@@ -160,7 +160,7 @@ def test_a_zim_file_without_its_package_or_its_form_is_refused(
     torn = tmp_path / "torn.zim"
     torn.write_bytes(b"no archive")
     with pytest.raises(FlywheelError, match=rf"`{KEY}`: {torn} is no ZIM file"):
-        brought(torn, KEY)
+        open_corpus(torn, KEY)
     monkeypatch.setitem(sys.modules, "libzim.reader", None)
     with pytest.raises(FlywheelError, match="the package libzim is missing") as refused:
         ZimCorpus(archive, KEY)

@@ -1,4 +1,4 @@
-"""Questions about the encyclopedia: the same for a seed, other entities for another split, evidence on their pages."""
+"""Questions about the encyclopedia: the same for a seed, other subjects for another split, evidence on their pages."""
 
 import itertools
 import json
@@ -11,7 +11,7 @@ from environments.catalog import whole_catalog
 from environments.search.corpus import GeneratedCorpus
 from environments.search.encyclopedia import Encyclopedia, encyclopedia_of
 from environments.search.environment import SearchConfig, SearchEnvironment
-from environments.search.generate import FORMS, question_of
+from environments.search.generate import QUESTION_FORMS, draw_question
 from environments.search.questions import SearchQuestion, read_questions
 from schemas.config import load_config
 from schemas.failure import FlywheelError, UsageError
@@ -22,7 +22,7 @@ SMALLEST = 200
 
 
 def some(world: Encyclopedia, begin: int, count: int = 25) -> list[SearchQuestion]:
-    return [question_of(world, template, begin + at) for template in FORMS for at in range(count)]
+    return [draw_question(world, template, begin + at) for template in QUESTION_FORMS for at in range(count)]
 
 
 def test_an_encyclopedia_is_the_same_for_a_seed_and_another_one_for_another() -> None:
@@ -30,13 +30,13 @@ def test_an_encyclopedia_is_the_same_for_a_seed_and_another_one_for_another() ->
     other = encyclopedia_of(4, SMALLEST)
     corpus, repeated = GeneratedCorpus(first), GeneratedCorpus(again)
     assert [corpus.page(key) for key in corpus.listed()] == [repeated.page(key) for key in repeated.listed()]
-    assert len(first.by_title) == len(first.entities) == SMALLEST
+    assert len(first.by_title) == len(first.subjects) == SMALLEST
     assert len(set(first.by_title) & set(other.by_title)) < 5
 
 
 def test_every_link_of_a_page_leads_to_a_page_of_the_same_split() -> None:
     world = encyclopedia_of(0, SMALLEST)
-    for one in world.entities:
+    for one in world.subjects:
         assert {world.by_title[title].split for title in one.links.values()} <= {one.split}
 
 
