@@ -1,7 +1,7 @@
 """Translate actions to lines of a phone's shell.
 
-`input` starts a Java process for each call, 0.1 to 0.5 s, so the two taps of a double tap share a line. A screenshot is
-already rotated, and touches are places of the screenshot.
+Each call of `input` starts a Java process (0.1 to 0.5 s), so both taps of a double tap are in one line. Touches and
+screenshots have the same rotation.
 
 Source: `input`'s own usage, Android 13; ADBKeyboard 2.0 (github.com/senzhk/ADBKeyBoard).
 """
@@ -20,13 +20,12 @@ KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 """ADBKeyboard's input method, which types any script."""
 SWIPE_MS, DRAG_MS = 500, 1000
 """Milliseconds of a scroll and of a drag; a faster swipe flings a list."""
-LONG_S = 1.0
-"""Seconds of a long press."""
-SCROLLED = 0.4
-"""Share of the screen's side that a scroll moves."""
-EDGE = 0.1
-"""Share of the screen's side at its edges where a scroll does not begin or end, since gestures of the system begin
-there."""
+LONG_PRESS_S = 1.0
+"""Seconds of a long press that names none."""
+SCROLL_SHARE = 0.4
+"""Share of the screen that a scroll moves."""
+EDGE_SHARE = 0.1
+"""Share of the screen at each edge that a scroll leaves out, because the system's gestures begin there."""
 DragBy = Literal["swipe", "draganddrop"]
 _BUTTONS = {"press_home": 3, "press_back": 4, "press_enter": 66, "press_menu": 82, "press_recent": 187}
 _CHUNK = 80
@@ -43,10 +42,10 @@ _KEYS: Mapping[str, int] = {
 
 
 def line_of(action: act.Action, width: int, height: int, keyboard: bool, drag_by: DragBy = "swipe") -> str:
-    """Returns the shell's line for an action on a screen of this size.
+    """Returns the shell's line that performs an action.
 
     Args:
-        action: any action but `open_app`, `wait` and the final ones.
+        action: any action except `open_app`, `wait`, `finished` and `call_user`.
         width: pixels of the screenshot.
         height: pixels of the screenshot.
         keyboard: whether ADBKeyboard is the phone's keyboard.
@@ -62,7 +61,7 @@ def line_of(action: act.Action, width: int, height: int, keyboard: bool, drag_by
     if isinstance(action, act.Drag):
         ends = *pixel(action.x, action.y, width, height), *pixel(action.to_x, action.to_y, width, height)
         return f"input {drag_by} {_numbers(*ends)} {DRAG_MS}"
-    if (made := _MADE.get(action.type)) is None:
+    if (made := _LINES.get(action.type)) is None:
         raise ActionFailure(f"a phone cannot perform {action.type}")
     return made(action, width, height)
 
@@ -86,7 +85,7 @@ def _tap(action: Any, width: int, height: int) -> str:
 
 def _long_press(action: act.LongPress, width: int, height: int) -> str:
     place = pixel(action.x, action.y, width, height)
-    held_ms = round(1000 * (LONG_S if action.seconds is None else action.seconds))
+    held_ms = round(1000 * (LONG_PRESS_S if action.seconds is None else action.seconds))
     return f"input swipe {_numbers(*place, *place, max(held_ms, 1))}"
 
 
@@ -94,9 +93,9 @@ def _scroll(action: act.Scroll, width: int, height: int) -> str:
     """Moves a finger against the direction, since `down` shows the content below."""
     back = action.direction in ("down", "right")
     upright = action.direction in ("up", "down")
-    low, high = EDGE + (SCROLLED if back else 0.0), 1 - EDGE - (0.0 if back else SCROLLED)
+    low, high = EDGE_SHARE + (SCROLL_SHARE if back else 0.0), 1 - EDGE_SHARE - (0.0 if back else SCROLL_SHARE)
     start = min(max(action.y if upright else action.x, low), high)
-    end = round(start - SCROLLED if back else start + SCROLLED, 6)
+    end = round(start - SCROLL_SHARE if back else start + SCROLL_SHARE, 6)
     ends = ((action.x, start), (action.x, end)) if upright else ((start, action.y), (end, action.y))
     return f"input swipe {_numbers(*(side for x, y in ends for side in pixel(x, y, width, height)), SWIPE_MS)}"
 
@@ -134,11 +133,11 @@ def _typed(text: str, keyboard: bool) -> Iterator[str]:
 
 
 def _parts(piece: str) -> Sequence[str]:
-    """Splits a text so that no part has a `%s` of its own, which `input` types as a space."""
+    """Splits a text between `%` and `s`, because `input` types `%s` as a space."""
     return re.findall(rf"(?:[^%]|%(?!s)){{1,{_CHUNK}}}|%", piece)
 
 
-_MADE: Mapping[str, Callable[[Any, int, int], str]] = {
+_LINES: Mapping[str, Callable[[Any, int, int], str]] = {
     "click": _tap,
     "left_double": lambda action, *size: f"{_tap(action, *size)}; {_tap(action, *size)}",
     "long_press": _long_press,

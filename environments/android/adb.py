@@ -1,7 +1,7 @@
-"""Send commands to phones through an adb server, over its own socket protocol.
+"""Send commands to phones through an adb server, over adb's socket protocol.
 
-The server is shared by all phones and by other programs, so the client never starts or ends one. A request is four
-hexadecimal digits of its length and its text; the server answers `OKAY` or `FAIL` with a reason.
+Other programs use the server, too, so the client never starts or ends it. A request is its length in four hexadecimal
+digits, then its text; the server answers `OKAY`, or `FAIL` with a reason.
 
 Source: platform/packages/modules/adb, `OVERVIEW.TXT` and `SERVICES.TXT`; the packets of `shell_protocol.h`.
 """
@@ -16,7 +16,7 @@ from schemas.failure import SandboxFailure
 
 T = TypeVar("T")
 CALL_S = 10.0
-"""Time limit of a try in seconds, from the first byte to the last pause between two bytes."""
+"""Maximum seconds to connect, and between two received parts of an answer."""
 TRIES = 2
 _OUT, _ERR, _EXIT = 1, 2, 3
 
@@ -25,7 +25,7 @@ class AdbFailure(SandboxFailure):
     """Raised if the server or the phone refuses a request."""
 
 
-class AdbSilent(SandboxFailure):
+class AdbUnreachable(SandboxFailure):
     """Raised if the server does not answer in time, or no server listens."""
 
 
@@ -40,16 +40,20 @@ class ShellResult:
 
 @dataclass(frozen=True, slots=True)
 class Adb:
-    """A client of the adb server at `host` and `port`; each call is a connection, may block, and has a time limit."""
+    """A client of the adb server at `host` and `port`. Each call opens a connection and blocks until its end."""
 
     host: str = "127.0.0.1"
     port: int = 5037
     limit_s: float = CALL_S
 
     def devices(self) -> dict[str, str]:
-        """Returns the state of each phone by serial: `device` if it can be used, else `offline`, `unauthorized` and so
-        on; raises AdbSilent or AdbFailure."""
-        lines = self._again(lambda: self._listed("host:devices")).splitlines()
+        """Returns the state of each phone by serial: `device` if it can be used, else `offline`, for example.
+
+        Raises:
+            AdbUnreachable: the server does not answer in time.
+            AdbFailure: the server refuses the request.
+        """
+        lines = self._retried(lambda: self._text("host:devices")).splitlines()
         return dict(line.split("\t", 1) for line in lines if "\t" in line)
 
     def shell(self, serial: str, command: str, tries: int = 1) -> ShellResult:
@@ -58,34 +62,34 @@ class Adb:
         Args:
             serial: the phone.
             command: a line of the shell.
-            tries: attempts if the server does not answer; 1 for a command that must not run twice.
+            tries: maximum attempts while the server does not answer; 1 for a command that must not run twice.
 
         Raises:
-            AdbSilent: the server or the phone does not answer in time.
+            AdbUnreachable: the server or the phone does not answer in time.
             AdbFailure: there is no such phone, or it cannot be used.
         """
-        return self._again(lambda: _packets(self._served(serial, f"shell,v2,raw:{command}")), tries)
+        return self._retried(lambda: _packets(self._stream(serial, f"shell,v2,raw:{command}")), tries)
 
-    def content(self, serial: str, command: str) -> bytes:
-        """Returns the output of a command byte by byte, such as a screenshot; raises the errors of `shell`."""
-        return self._again(lambda: self._served(serial, f"exec:{command}"))
+    def exec_out(self, serial: str, command: str) -> bytes:
+        """Returns the raw output of a command, such as a screenshot; raises the errors of `shell`."""
+        return self._retried(lambda: self._stream(serial, f"exec:{command}"))
 
-    def _again(self, call: Callable[[], T], tries: int = TRIES) -> T:
+    def _retried(self, call: Callable[[], T], tries: int = TRIES) -> T:
         for left in reversed(range(tries)):
             try:
                 return call()
             except (OSError, EOFError) as error:
                 if not left:
                     why = str(error) or type(error).__name__
-                    raise AdbSilent(f"the adb server at {self.host}:{self.port} does not answer: {why}") from error
+                    raise AdbUnreachable(f"the adb server at {self.host}:{self.port} does not answer: {why}") from error
         raise AssertionError("a call has at least one try")
 
-    def _listed(self, request: str) -> str:
+    def _text(self, request: str) -> str:
         with self._connected() as stream:
             _ask(stream, request)
             return _exactly(stream, int(_exactly(stream, 4), 16)).decode()
 
-    def _served(self, serial: str, service: str) -> bytes:
+    def _stream(self, serial: str, service: str) -> bytes:
         with self._connected() as stream:
             _ask(stream, f"host:transport:{serial}")
             _ask(stream, service)

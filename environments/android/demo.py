@@ -1,7 +1,7 @@
-"""Run a demo phone: a page with five apps in a headless browser, behind a server that speaks adb's protocol.
+"""Run a demo phone: a page with five apps in a headless browser, behind a server of adb's protocol.
 
-It needs no emulator. The client, and Debian's `adb`, talk to it as to a phone: `wm`, `screencap`, `input`, `am`, `pm`,
-`ime`, `monkey`, `settings`, `dumpsys window` and `cat` answer like Android's.
+It needs no emulator. `Adb` and Debian's `adb` can use it as a phone. It imitates Android's commands `wm`, `screencap`,
+`input`, `am`, `pm`, `ime`, `monkey`, `settings`, `dumpsys window` and `cat`.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from environments.chromium.page import Page, PageKind
 PAGE = Path(__file__).with_name("phone.html")
 SERIAL = "demo"
 WIDTH, HEIGHT = 360, 640
-HELD_MS = 400
-"""Milliseconds from which a touch that does not move is a long press."""
+LONG_PRESS_MS = 400
+"""Minimum milliseconds of a long press."""
 APPS: Mapping[str, str] = {
     name: f"org.flywheel.demo.{name}" for name in ("settings", "notes", "clock", "contacts", "browser")
 }
@@ -129,13 +129,13 @@ class DemoPhone:
             writer.write(b"FAIL" + _counted(f"device '{request.split(':')[1]}' not found"))
             return False
         verb = request.removeprefix(f"host-serial:{self.serial}:").removeprefix("host:")
-        told = {
+        answers = {
             "version": "0029", "features": "shell_v2,cmd", "get-state": self.state, "get-serialno": self.serial,
             "devices": f"{self.serial}\t{self.state}\n" if self.state else "",
             "devices-l": f"{self.serial:<22} {self.state} product:demo model:Demo device:demo\n" if self.state else "",
         }  # fmt: skip
-        if verb in told:
-            writer.write(b"OKAY" + _counted(told[verb]))
+        if verb in answers:
+            writer.write(b"OKAY" + _counted(answers[verb]))
             return False
         if verb.startswith("wait-for-"):
             writer.write(b"OKAYOKAY")
@@ -199,7 +199,7 @@ class DemoPhone:
             x, y, to_x, to_y, *ms = map(int, values)
             if (x, y) != (to_x, to_y):
                 await self._js(f"swipe({x}, {y}, {to_x}, {to_y})")
-            elif ms and ms[0] >= HELD_MS:
+            elif ms and ms[0] >= LONG_PRESS_MS:
                 await self._js(f"hold({x}, {y})")
             else:
                 await self._touch(x, y)

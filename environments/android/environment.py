@@ -31,7 +31,7 @@ FIXES: Mapping[str, str] = {
     "offline": "Plug the phone in again, or restart the emulator.",
     "no permissions": "Install the udev rules of Android (`apt install android-sdk-platform-tools-common`).",
 }
-"""What the user can do about a phone in each state; empty for a phone that is not listed."""
+"""Fixes by the state of a phone; the empty state is that of a phone that is not listed."""
 
 
 class AndroidConfig(EnvironmentConfig):
@@ -113,7 +113,7 @@ class PhoneHost(Host):
 
     @property
     def alive(self) -> bool:
-        """Whether the phone could be used when it was last asked for."""
+        """Whether the phone could be used at the last check."""
         return self._alive
 
     async def healthy(self) -> bool:
@@ -126,7 +126,7 @@ class PhoneHost(Host):
         return self._alive
 
     async def revive(self) -> bool:
-        """Waits for nothing: a phone is back as soon as the server lists it; raises SandboxFailure until then."""
+        """Checks whether the server lists the phone again; raises SandboxFailure if not."""
         state = (await asyncio.to_thread(self._adb.devices)).get(self._serial, "")
         self._alive = state == "device"
         if not self._alive:
@@ -167,7 +167,7 @@ class DemoHost(ProcessHost[DemoPhone]):
 
 
 class AndroidEnvironment(Environment[AndroidConfig]):
-    """The tasks that the config names, and those of the demo phone if there is one."""
+    """The config's tasks on phones, or also the built-in tasks on demo phones."""
 
     section = AndroidConfig
     verifier = "android"
@@ -260,7 +260,7 @@ class AndroidEnvironment(Environment[AndroidConfig]):
         sizes = dict[str, None]()
         for serial in self._serials:
             try:
-                _, width, height = png_of(self._adb.content(serial, "screencap -p"))
+                _, width, height = png_of(self._adb.exec_out(serial, "screencap -p"))
             except (SandboxFailure, ValueError) as error:
                 why = error.reason if isinstance(error, SandboxFailure) else f"the screenshot {error}"
                 raise FlywheelError(f"`environments.{self.name}.serials`: phone {serial}: {why}.") from error

@@ -22,9 +22,8 @@ from schemas.tables.task import GuiTask
 if TYPE_CHECKING:
     from environments.android.environment import AndroidConfig
 
-READY_S = 0.5
-"""Seconds between two checks whether a phone is up after its snapshot was loaded."""
-PACKAGES_OF = "pm list packages"
+POLL_S = 0.5
+"""Seconds between two checks of a phone that loads a snapshot."""
 
 
 class AndroidSandbox(Sandbox):
@@ -78,7 +77,7 @@ class AndroidSandbox(Sandbox):
             await self._done(f"pm clear {quote(package)}")
 
     async def _load(self, snapshot: str) -> None:
-        """Loads a snapshot through the emulator's console, to which only the program `adb` has the key."""
+        """Loads a snapshot by the program `adb`, which has the key of the emulator's console."""
         command = ["adb", "-H", self._adb.host, "-P", str(self._adb.port), "-s", self._serial]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -95,7 +94,7 @@ class AndroidSandbox(Sandbox):
         if process.returncode or "KO" in out:  # the program exits 0 for a refused command
             raise SandboxFailure(f"phone {self._serial} did not load snapshot {snapshot}: {out[-200:]}")
         while (await asyncio.to_thread(self._adb.devices)).get(self._serial) != "device":
-            await asyncio.sleep(READY_S)
+            await asyncio.sleep(POLL_S)
 
     async def _take_keyboard(self) -> None:
         """Makes ADBKeyboard the phone's keyboard, if it is installed."""
@@ -105,7 +104,7 @@ class AndroidSandbox(Sandbox):
             await self._done(f"ime enable {KEYBOARD} && ime set {KEYBOARD}")
 
     async def _observe(self, elements: bool) -> Observation:
-        png = await asyncio.to_thread(self._adb.content, self._serial, "screencap -p")
+        png = await asyncio.to_thread(self._adb.exec_out, self._serial, "screencap -p")
         try:
             png, width, height = png_of(png)
         except ValueError as error:
@@ -126,12 +125,12 @@ class AndroidSandbox(Sandbox):
         return why
 
     async def _open(self, name: str) -> str | None:
-        """Opens an app by its name in `apps` or its package; returns the reason if there is none."""
+        """Opens an app by its name in `apps` or its package; returns the reason if it cannot."""
         package = self._apps.get(name.strip().lower(), name.strip())
         answer = await self._shell(f"monkey -p {quote(package)} -c android.intent.category.LAUNCHER 1")
         if not answer.code and "No activities found" not in answer.out:
             return None
-        listed = (await self._done(PACKAGES_OF)).out.split()
+        listed = (await self._done("pm list packages")).out.split()
         known = [*self._apps, *(one.removeprefix("package:") for one in listed)]
         near = get_close_matches(name.strip().lower(), known, 3, 0.4)
         return f"the phone has no app {name!r}; " + (f"the nearest: {', '.join(near)}" if near else some_of(known))

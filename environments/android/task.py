@@ -1,4 +1,4 @@
-"""Define the tasks of phones, which a config names."""
+"""Define tasks on phones."""
 
 import re
 
@@ -16,11 +16,11 @@ class PhoneTask(TaskEntry):
     app: str = ""
     """App to open at the start, by its name in `apps` or its package; the home screen if not set."""
     setup: tuple[str, ...] = ()
-    """Commands that set the phone up, each with exit code 0, before the app is opened."""
+    """Commands that prepare the phone, before the app is opened; the exit code of each must be 0."""
     check: str = ""
-    """Command whose exit code 0 means success. It runs after every step, so it must not change the phone."""
+    """Command whose exit code 0 means success. It runs after every step, so it must not change the phone's state."""
     matches: str | None = None
-    """Regular expression that the command's whole output must match, too, without blanks at its ends."""
+    """Regular expression that the whole output of `check` must also match, without surrounding white space."""
 
     @field_validator("matches")
     @classmethod

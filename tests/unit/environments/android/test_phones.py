@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from environments.android.adb import Adb, AdbFailure, AdbSilent
+from environments.android.adb import Adb, AdbFailure, AdbUnreachable
 from environments.android.demo import SERIAL, DemoPhone
 from environments.android.environment import AndroidConfig, AndroidEnvironment
 from environments.android.sandbox import AndroidReward
@@ -192,7 +192,7 @@ def test_debian_s_adb_uses_the_demo_phone_as_any_phone() -> None:
                 0, b"  mCurrentFocus=Window{demo u0 org.flywheel.demo.settings/.Main}\n"
             )  # fmt: skip
             code, png = await adb(*on, "exec-out", "screencap", "-p")
-            assert code == 0 and png == await asyncio.to_thread(Adb(port=server.port).content, SERIAL, "screencap -p")
+            assert code == 0 and png == await asyncio.to_thread(Adb(port=server.port).exec_out, SERIAL, "screencap -p")
             code, out = await adb(server.port, "-s", "other", "shell", "wm size")
             assert code == 1 and b"device 'other' not found" in out
 
@@ -256,7 +256,7 @@ def test_the_client_talks_to_a_real_adb_server(tmp_path: Path) -> None:
                 try:
                     states = adb.devices()
                     break
-                except AdbSilent:
+                except AdbUnreachable:
                     threading.Event().wait(0.1)
             else:
                 raise AssertionError("the adb server did not start")
@@ -291,7 +291,7 @@ def test_a_server_that_does_not_answer_is_named_and_a_silent_one_is_given_up_in_
         FlywheelError, match=f"`environments.phone.server`: the adb server at 127.0.0.1:{port} does not"
     ):
         environment(server=f"127.0.0.1:{port}").probes()[0].examine()
-    with answering(b"") as silent, pytest.raises(AdbSilent, match="timed out"):
+    with answering(b"") as silent, pytest.raises(AdbUnreachable, match="timed out"):
         Adb(port=silent, limit_s=0.05).shell("R58", "true")
 
 
