@@ -28,17 +28,16 @@ BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 def commented(config: Config, *, full: bool = True) -> str:
     """Writes the file: keys that differ from their default are set.
 
-    A line that begins with `#` and no space is a key at its default: without the `#` it has no effect until its value
-    is changed.
+    A line that begins with `#` and no space is a key with its default value.
 
     Args:
         config: the config.
         full: whether to write every key with its meaning; otherwise, the keys that are set and `OFTEN_SET`.
     """
-    head = "# A key that begins with # is at its default; without the # it has no effect until its value is changed."
+    head = "# Keys behind a # have their default value. To change one, remove the # and change the value."
     if full:
         return "\n".join([head, *_section("", config)]) + "\n"
-    more = "# `flywheel init --full` writes every key with its meaning, and docs/config.md lists them."
+    more = "# docs/config.md explains all keys; `flywheel init --full` writes them with their meaning."
     return "\n".join([more, head, *_set_keys("", config)]) + "\n"
 
 

@@ -1,7 +1,7 @@
 """Complete config keys, policies, tasks and config files in a shell.
 
-A shell waits for each answer, so these functions import nothing heavy: they read the config file as TOML, the list of
-keys from `config_keys.txt`, and the names of policies from the folders of their checkpoints. An S3 store is not asked.
+A shell waits for each completion, so this module imports no heavy package. It reads the config file as TOML, the keys
+from `config_keys.txt`, and the names of policies from the folders of their checkpoints. A lake on S3 has no completion.
 """
 
 import re
@@ -13,10 +13,10 @@ from typing import Any, cast
 import typer
 
 KEYS = Path(__file__).with_name("config_keys.txt")
-"""A config key per line, with ` a|b` after a key that has few values; `python -m apps.reference` writes it."""
+"""File with a config key per line, and ` a|b` after a key with a few values; `python -m apps.reference` writes it."""
 PROFILES = Path(__file__).parents[1] / "configs"
-OWN = "flywheel.toml"
-DEFAULT = "laptop"
+OWN, LAPTOP = "flywheel.toml", "laptop"
+"""As in `schemas.config.profiles`, which imports pydantic."""
 
 
 def config_files(incomplete: str) -> list[str]:
@@ -26,9 +26,9 @@ def config_files(incomplete: str) -> list[str]:
 
 
 def overrides(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Completes `KEY=VALUE`: the key, and the value of a key with few values.
+    """Completes `KEY=VALUE`: the key, and the value of a key with a few values.
 
-    Bash splits a word at `=`, and other shells do not.
+    Bash splits a word at `=`; other shells do not.
     """
     keys, before = _keys(), [word for word in _words(ctx) if word != "="]
     key, equals, value = incomplete.rpartition("=")
@@ -47,7 +47,7 @@ def policies(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Completes the last of the tasks of `A,B,C`: those of the config's suite."""
+    """Completes the last task of `A,B,C` with the tasks of the config's suite."""
     above, comma, last = incomplete.rpartition(",")
     suite = _config(ctx).get("suite", {})
     named = [task for key in ("tasks", "held_out", "practice") for task in suite.get(key, ())]
@@ -59,7 +59,7 @@ def _beginning(words: Iterable[str], start: str) -> list[str]:
 
 
 def _keys() -> dict[str, list[str]]:
-    """Returns the values of each config key; none for a key with many."""
+    """Returns the values of each config key; an empty list for a key without a few values."""
     return {key: values.split("|") if values else [] for key, values in map(_line, KEYS.read_text().splitlines())}
 
 
@@ -71,7 +71,7 @@ def _line(line: str) -> tuple[str, str]:
 def _words(ctx: typer.Context) -> list[str]:
     """Returns the words of a command that are neither options nor their values.
 
-    They are left in `ctx.args` while the last option has no value yet.
+    Click leaves them in `ctx.args` while the last option has no value.
     """
     given = [value for value in ctx.params.values() if isinstance(value, list | tuple)]
     return [word for value in (*given, ctx.args) for word in cast(list[str], value)]
@@ -84,8 +84,8 @@ def _lake(ctx: typer.Context) -> str:
 
 
 def _config(ctx: typer.Context) -> Mapping[str, Any]:
-    """Reads the config file of a command; empty if there is none that can be read."""
-    named = Path(ctx.params.get("config") or (OWN if Path(OWN).is_file() else DEFAULT))
+    """Reads the config file of a command; empty if there is no valid file."""
+    named = Path(ctx.params.get("config") or (OWN if Path(OWN).is_file() else LAPTOP))
     file = named if named.is_file() else PROFILES / f"{named.stem}.toml"
     try:
         return tomllib.loads(file.read_text("utf-8-sig"))

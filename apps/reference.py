@@ -1,6 +1,6 @@
 """Write the reference pages from the code.
 
-`python -m apps.reference` rewrites docs/tables.md, docs/config.md and the keys that shells complete.
+`python -m apps.reference` rewrites docs/tables.md, docs/config.md and apps/config_keys.txt, which shells complete.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from schemas.tables import TABLES
 NAMED_BY: tuple[Registry[Any], ...] = (
     METHODS, JUDGES, FAMILIES, BACKENDS, READERS, EXPLORERS, UPDATERS, REWARDS
 )  # fmt: skip
-"""Registries whose parts one config key names."""
+"""Registries whose names are the values of one config key."""
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -59,7 +59,7 @@ def config_page() -> str:
 
 
 def config_keys() -> str:
-    """Every key of the page of config keys, with the values of a key that has few, for `apps.completion`."""
+    """Every config key, with the values of a key that has a few, for `apps.completion`."""
     keys = dict(_values("", Config))
     for name in ENVIRONMENTS.names:
         keys |= dict(_values(f"environments.{name}.", ENVIRONMENTS.class_of(name).section))
@@ -121,7 +121,7 @@ def _section(prefix: str, section: type[BaseModel], title: str = "", doc: str = 
 
 
 def main() -> None:
-    """Rewrites the pages."""
+    """Rewrites the pages and the list of keys."""
     (DOCS / "tables.md").write_text(tables_page())
     (DOCS / "config.md").write_text(config_page())
     completion.KEYS.write_text(config_keys())

@@ -183,9 +183,9 @@ def _tokenizer(kind: Kind, texts: Sequence[str]) -> Any:
 
 
 def _byte_level(built: Tokenizer) -> Tokenizer:
-    """Builds a tokeniser with the same added tokens on an alphabet of bytes.
+    """Builds a byte-level tokeniser with the same added tokens.
 
-    `AutoTokenizer` splits the text of any Qwen3.5 into bytes, and drops those that the vocabulary lacks.
+    `AutoTokenizer` splits the text of any Qwen3.5 into bytes, and drops bytes that the vocabulary lacks.
     """
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))

@@ -22,7 +22,7 @@ def init(
     full: Annotated[bool, typer.Option("--full", help="Write every key with its meaning.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write flywheel.toml, which every command in its folder reads: the keys that are set, or all with --full."""
+    """Write flywheel.toml, the config of commands in its folder: the keys that are set, or all with --full."""
     from apps.commented import commented
     from schemas.config.load import load_config
     from schemas.config.profiles import LAPTOP, OWN

@@ -225,7 +225,7 @@ class ModelFamily:
             with suppress(UsageError):
                 if self.write(action, _ANY) == text:
                     return marked(self.write(plain, _ANY), self.markup, self.tokens)
-        for one in read.further:  # of a call that stands for several actions, such as a text that replaces another
+        for one in read.further:  # one call for several actions, such as a text that replaces another
             for field in one.model_dump(exclude={"type"}).values():
                 if isinstance(field, str) and names_in(field, self.tokens):
                     for literal in (json.dumps(field, ensure_ascii=False), json.dumps(field), repr(field)):

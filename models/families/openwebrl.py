@@ -1,9 +1,9 @@
-"""OpenWebRL on Qwen3-VL, for browsers: a thought between `<think>` tags, then calls in JSON, each of its own function.
+"""OpenWebRL on Qwen3-VL, for browsers: a thought between `<think>` tags, then calls in JSON, a function per action.
 
-Places are thousandths of the viewport. A text replaces the content of the focused field. Prompts hold all replies with
-their thoughts, and the last screens. The prompt has this project's own words under the published names of functions and
-arguments, because the published texts have no license. It lacks tabs and addresses, which no observation has, and the
-page's changes behind a call.
+Places are thousandths of the viewport. `write` replaces the content of the focused field. Prompts hold all replies with
+their thoughts, and the last screens. The prompt has the published names of functions and arguments, and this project's
+own descriptions, because the published texts have no license. Unlike the published prompt, it lists no tabs, no address
+and no changes of the page after a call, because observations do not have them.
 
 Source: github.com/OpenWebRL/OpenWebRL @5ae7e95, openwebrl/env/web_env.py (`execute_single_action`, `_execute_*`),
 openwebrl/base/utils.py (`ToolParser`), openwebrl/generate_browser.py (`_generate_turn_sample_impl`).
@@ -46,9 +46,9 @@ from schemas.keyboard import dom_names, together_in, usual
 from schemas.observation import Observation, PastStep
 
 SECONDS = 3
-"""Seconds of a written wait that has none; its client's default."""
+"""Seconds of a written `wait` whose action has none; the client's default."""
 AMOUNT = 0.5
-"""Distance of each written scroll, as a part of the viewport."""
+"""Distance of each written `scroll`, as a share of the viewport."""
 
 
 def _place(given: Arguments, sides: Sides, name: str) -> Place:
@@ -86,7 +86,7 @@ def _scroll(given: Arguments, sides: Sides) -> list[Action]:
 
 
 def _press(given: Arguments, _: Sides) -> list[Action]:
-    """Converts keys that are pressed together, or one after the other, each as often as the call states."""
+    """Converts keys to one chord, or to presses one after the other, each repeated `presses` times."""
     keys = given.take("keys")
     names = [keys] if isinstance(keys, str) else keys
     if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
@@ -116,7 +116,7 @@ _CALLS: dict[str, Performed] = {
     "done": _done,
 }
 TOOL = Tool(names=(*_CALLS, "new_tab", "switch_tab", "close_tab"), others=_CALLS, named=True)
-"""Its functions. Tabs are no actions here."""
+"""Its functions. Those for tabs are refused, because no action opens, changes or closes a tab."""
 _CLICKS: dict[type[Action], dict[str, Any]] = {
     Click: {}, LeftDouble: {"clicks": 2}, TripleClick: {"clicks": 3}, RightSingle: {"button": "right"},
     MiddleSingle: {"button": "middle"},
@@ -137,7 +137,7 @@ class OpenWebRlFamily(QwenFamily):
     spec = TOOL
 
     def messages(self, context: Context) -> list[Message]:
-        """Builds a chat of the tools, then the request with the first screen, then replies and their results."""
+        """Builds a chat: the tools, the request with the first screen, then replies with their results and screens."""
         turns = context.turns
         folded = self.rule.folded(len(turns) + 1)
         chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
@@ -165,11 +165,11 @@ class OpenWebRlFamily(QwenFamily):
         return in_json(*made)
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """Reads the thought and the actions of the calls."""
+        """Reads the thought, and the actions that the calls perform."""
         return self._read(answer, self.sides(screen))
 
     def _observed(self, head: str, screen: Observation, tail: str, position: int, shown: bool) -> list[Any]:
-        """Builds the parts of a user's turn; a folded screen is replaced by a text, except the first one."""
+        """Builds the parts of a user turn; a text replaces a folded screen, except the first one."""
         if shown:
             return [text_part(f"{head}screenshot:\n"), screen_part(screen, self.limits), text_part(tail)]
         return [text_part(f"{head}{self.collapsed if self.rule.folds and position else ''}{tail}")]
@@ -212,7 +212,7 @@ class OpenWebRlFamily(QwenFamily):
 
 
 def _results(turn: PastStep) -> str:
-    """Writes the beginning of a turn behind a reply: a line for each of its calls. A step records no other result."""
+    """Writes a line for each call of a reply, to begin the next user turn. A step records no other result of a call."""
     try:
         names = [str(call["action"]) for call, _, _ in written_calls(turn.action_text, 0, TOOL)]
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Converts Qwen's tools `computer_use` and `mobile_use` to this project's actions, and back.
 
 The two action spaces differ as follows. A drag is two calls of `computer_use`: `mouse_move` to its start and
-`left_click_drag` to its end. The second call alone, in a reply of its own, is a drag from the pointer: the button goes
+`left_click_drag` to its end. Without a `mouse_move` in the same reply, a drag begins at the pointer: the button goes
 down there, and up at the end. A scroll has a fixed number of pixels, positive for up. Three clicks become a double
 click, as in Qwen's own tool, unless the family's tool has real ones. `terminate` with failure becomes a call for a
 person, and `answer` becomes a finish with content. Calls of models that were trained from Qwen's are read, too: drags
@@ -148,9 +148,9 @@ class Tool:
         refused: Qwen's actions that are different actions here, which this project lacks.
         others: actions that Qwen's tool lacks, or that have other arguments here.
         triples: whether three clicks are three, and not a double click.
-        at_pointer: whether a click without a coordinate is at the pointer.
+        at_pointer: whether a click without a coordinate is performed at the pointer; otherwise it is an error.
         holds: whether the `text` of a click or a scroll names keys that are held during it.
-        named: whether the name of a call is its action.
+        named: whether each action is a function, so that the name of a call is its action.
         enters: whether typing presses enter if the call does not say so.
         value: converts an argument that is a text, by its name.
     """
@@ -235,7 +235,7 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
 
 
 def _during(found: list[Action], given: Arguments) -> list[str]:
-    """Returns the keys that are held during an action at a place."""
+    """Returns the keys that are held during the last action; none if it has no place."""
     return [single(key) for key in held(given)] if found and point_of(found[-1]) else []
 
 

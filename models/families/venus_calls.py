@@ -51,7 +51,7 @@ _POINTED = {
     "MiddleClick": "middleClick", "Hover": "moveTo", "MouseDown": "mouseDown", "MouseUp": "mouseUp",
 }  # fmt: skip
 _AT_POINTER = {"Click": "left", "RightClick": "right", "MiddleClick": "middle"}
-"""Calls that are performed at the pointer, also where its place is unknown, by their buttons."""
+"""Buttons of the calls that, without a place, are performed at the pointer."""
 _HELD = {"KeyDown": "keyDown", "KeyUp": "keyUp"}
 _COMPUTER: Mapping[str, str] = {
     **dict.fromkeys(_POINTED, "?box"),
