@@ -83,7 +83,7 @@ class AndroidConfig(EnvironmentConfig):
                 raise ValueError("serials: name every phone once, or write `auto`")
             real = [one for one in self.serials if not one.startswith("emulator-")]
             if self.snapshot and real:
-                raise ValueError(f"snapshot: {real[0]} is no emulator, whose serial is emulator-PORT")
+                raise ValueError(f"snapshot: {real[0]} is no emulator: the serial of an emulator is emulator-PORT")
         if self.demo_phones and (self.serials != "auto" or self.snapshot):
             raise ValueError("demo_phones: a demo phone has neither serials nor a snapshot")
         if self.demo_phones == 0 and self.browser:

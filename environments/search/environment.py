@@ -132,7 +132,7 @@ class SearchSandbox(BrowserSandbox):
         """Opens an address of the encyclopedia; returns the reason why another address is not opened."""
         given = address.strip()
         if len(given) > MAX_ADDRESS:
-            return f"the address has {len(given)} characters, and {MAX_ADDRESS} are the most"
+            return f"the address has {len(given)} characters, and at most {MAX_ADDRESS} are allowed"
         if given.startswith("/"):
             given = f"{ORIGIN}{given}"
         elif given.partition("/")[0] == SITE:
@@ -223,7 +223,7 @@ class SearchConfig(ChromiumConfig):
         usual = type(self).model_fields
         for key in ("seed", "articles"):
             if self.corpus and getattr(self, key) != usual[key].default:
-                raise ValueError(f"`{key}` belongs to the generated encyclopedia, and `corpus` names another")
+                raise ValueError(f"`{key}` has no effect with `corpus`: it determines the generated encyclopedia")
         return self
 
 

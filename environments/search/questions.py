@@ -88,7 +88,7 @@ class QuestionRow(BaseModel):
         """Makes the question; raises ValueError that names a field."""
         types = {"text": str, "number": int | float, "set": list, "date": str}
         if isinstance(self.answer, bool) or not isinstance(self.answer, types[self.kind]):
-            raise ValueError(f"`answer`: {self.answer!r} is no {self.kind}, which `kind` asks for")
+            raise ValueError(f"`answer`: {self.answer!r} is no {self.kind}, although `kind` is {self.kind}")
         if self.kind != "number" and (self.unit or self.tolerance):
             raise ValueError(f"`{'unit' if self.unit else 'tolerance'}`: only a number has one")
         value: str | float | datetime.date | tuple[str, ...]

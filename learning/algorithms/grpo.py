@@ -97,7 +97,7 @@ class GroupObjective(Objective):
         """Warns once if actor and trainer disagree on the tokens' log probabilities, and raises above the limit."""
         most = self._clips.most_mismatch
         key = f"train.{method_of(self._job.train).section}.most_mismatch"
-        gap = f"the tokens' log probabilities differ in the mean by {self._widest:.3g} nats between actor and trainer"
+        gap = f"the tokens' log probabilities differ by {self._widest:.3g} nats on average between actor and trainer"
         why = "the actor has other weights, prompts or pictures, or log probabilities before temperature"
         if most is not None and self._widest > most:
             raise FlywheelError(f"`{key}` is {most:g}, and {gap}.", f"{why[0].upper()}{why[1:]}.")

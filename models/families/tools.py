@@ -305,7 +305,7 @@ def valued(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
 
 
 def no_tool(name: object, tool: Tool) -> str:
-    """Says that a call names another tool."""
+    """Returns the error of a call of another tool."""
     return f"there is no tool {str(name)[:40]!r}; known: {', '.join(tool.names)}"
 
 

@@ -235,7 +235,7 @@ class OpenAIClient:
     def read(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Returns SGLang's answer of `/generate`, outside of the protocol, with the request sent unchanged.
 
-        A request that the server aborts, as while its weights change, is repeated.
+        A request that the server aborts, for example to load weights, is repeated.
 
         Raises:
             NoAnswer, Rejected, Unready, Unreachable, FlywheelError: as `complete`.

@@ -504,7 +504,7 @@ class TrainConfig(StepSection):
             )
         if self.stream.on and self.group.recompute:
             raise ValueError(
-                "group.recompute is set, and with stream.on newer weights than the trainer's first ones reply: take one"
+                "group.recompute is set, and with stream.on several versions of the weights write replies: take one"
             )
         if self.launch != "local" and self.stream.on:
             raise ValueError(f"stream.on is set: it trains on this machine, and launch is {self.launch}")

@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     [
         ({"corpus": "pages"}, "`corpus` needs `questions`"),
         ({"questions": "asked.jsonl"}, "`questions` needs `corpus`"),
-        ({"corpus": "pages", "questions": "asked.jsonl", "articles": 400}, "`articles` belongs to the generated"),
+        ({"corpus": "pages", "questions": "asked.jsonl", "articles": 400}, "`articles` has no effect with `corpus`"),
         ({"articles": 10}, r"environments\.search\.articles"),
         ({"width": 100}, r"environments\.search\.width"),
     ],

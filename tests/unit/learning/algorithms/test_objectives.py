@@ -135,7 +135,7 @@ def test_an_actor_that_disagrees_with_the_trainer_is_warned_of_and_refused_beyon
         return capsys.readouterr().out
 
     assert "nats" not in trained(0.02) + trained(0.09)
-    assert trained(0.11).count("differ in the mean by 0.11 nats between actor and trainer (0.02 is usual)") == 1
+    assert trained(0.11).count("differ by 0.11 nats on average between actor and trainer (0.02 is usual)") == 1
     with sentence.raises(FlywheelError, "most_mismatch"):
         trained(5.4)
     section = method_of(plan.train).section
