@@ -60,9 +60,9 @@ class DemoPhone:
         self._browser, self._page = browser, page
         self._server: asyncio.Server | None = None
         self._connections = set[asyncio.StreamWriter]()
-        self._ime = "com.android.inputmethod.latin/.LatinIME"
+        self._input_method = "com.android.inputmethod.latin/.LatinIME"
         self._lock = asyncio.Lock()
-        self.keyboards = [self._ime, KEYBOARD]
+        self.keyboards = [self._input_method, KEYBOARD]
         """Installed input methods."""
         self.serial = SERIAL
         """Serial of the phone in the list of devices."""
@@ -233,7 +233,7 @@ class DemoPhone:
         elif verb == "start":
             await self._js(f"browse({json.dumps(fields['-d'])})")
         elif verb == "broadcast":
-            if fields.get("-a") == "ADB_INPUT_B64" and self._ime == KEYBOARD:
+            if fields.get("-a") == "ADB_INPUT_B64" and self._input_method == KEYBOARD:
                 await self._insert(b64decode(fields["msg"]).decode())
             return b"Broadcast completed: result=0\n", 0
         return b"", 0
@@ -244,13 +244,13 @@ class DemoPhone:
         cleared = await self._js(f"clear({json.dumps(given[1])})")
         return (b"Success\n", 0) if cleared else (b"Failed\n", 1)
 
-    async def _ime_of(self, given: Sequence[str]) -> Reply:
+    async def _ime(self, given: Sequence[str]) -> Reply:
         if given[0] == "list":
             return "".join(f"{one}\n" for one in self.keyboards).encode(), 0
         if given[1] not in self.keyboards:
             return f"Unknown input method {given[1]}\n".encode(), 255
         if given[0] == "set":
-            self._ime = given[1]
+            self._input_method = given[1]
         return b"", 0
 
     async def _monkey(self, given: Sequence[str]) -> Reply:
@@ -263,7 +263,7 @@ class DemoPhone:
             await self._js(f"put({json.dumps(key)}, {int(value[0])})")
             return b"", 0
         if key == "default_input_method":
-            return f"{self._ime}\n".encode(), 0
+            return f"{self._input_method}\n".encode(), 0
         return f"{await self._js(f'data.settings[{json.dumps(key)}] ?? null')}\n".replace("None", "null").encode(), 0
 
     async def _dumpsys(self, given: Sequence[str]) -> Reply:
@@ -276,8 +276,16 @@ class DemoPhone:
 
 
 _COMMANDS: Mapping[str, Callable[[DemoPhone, Sequence[str]], Awaitable[Reply]]] = {
-    name.strip("_").removesuffix("_of"): getattr(DemoPhone, name)
-    for name in ("_wm", "_screencap", "_input", "_am", "_pm", "_ime_of", "_monkey", "_settings", "_dumpsys", "_cat")
+    "wm": DemoPhone._wm,
+    "screencap": DemoPhone._screencap,
+    "input": DemoPhone._input,
+    "am": DemoPhone._am,
+    "pm": DemoPhone._pm,
+    "ime": DemoPhone._ime,
+    "monkey": DemoPhone._monkey,
+    "settings": DemoPhone._settings,
+    "dumpsys": DemoPhone._dumpsys,
+    "cat": DemoPhone._cat,
 }
 
 

@@ -21,30 +21,11 @@ from schemas.failure import FlywheelError
 
 SUFFIXES = (".html", ".htm", ".xhtml")
 _SKIPPED = ("script", "style", "template", "noscript", "title")
-_INLINE = frozenset(
-    (
-        "a",
-        "abbr",
-        "b",
-        "bdi",
-        "bdo",
-        "cite",
-        "code",
-        "em",
-        "i",
-        "kbd",
-        "mark",
-        "q",
-        "small",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "u",
-        "wbr",
-    )
-)
-"""Tags that do not separate words."""
+_INLINE = frozenset((
+    "a", "abbr", "b", "bdi", "bdo", "cite", "code", "em", "i", "kbd", "mark", "q", "small", "span",
+    "strong", "sub", "sup", "u", "wbr",
+))  # fmt: skip
+"""Inline tags, which do not separate words."""
 _CHARSET = re.compile(rb"""<meta[^>]+charset=["']?([\w-]+)""", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 
@@ -268,7 +249,7 @@ def decoded(raw: bytes) -> str:
     return raw.decode("cp1252", "replace")
 
 
-class _Reader(HTMLParser):
+class _TextParser(HTMLParser):
     """Collects the text of a document."""
 
     def __init__(self) -> None:
@@ -301,10 +282,10 @@ def title_of(html: str) -> str:
 
 def text_of(html: str) -> str:
     """Returns the text of a document with single spaces, without its title."""
-    reader = _Reader()
-    reader.feed(html)
-    reader.close()
-    return " ".join("".join(reader.text).split())
+    parser = _TextParser()
+    parser.feed(html)
+    parser.close()
+    return " ".join("".join(parser.text).split())
 
 
 def marked(text: str, begin: str, end: str) -> str:
