@@ -70,6 +70,19 @@ def test_an_update_by_two_processes_stores_the_texts_of_both(pytester: pytest.Py
     assert read(project / SNAPSHOT) == {FILE: ENTRIES, "checks/test_other.py": {"test_other": "another text"}}
 
 
+def test_an_update_keeps_an_entry_of_all_rows_when_fewer_rows_run(pytester: pytest.Pytester, project: Path) -> None:
+    path = project / FILE
+    path.write_text(
+        "import os, pytest\n@pytest.mark.parametrize('row', 'ab' if 'MORE' in os.environ else 'a')\n"
+        "def test_rows(sentence, row):\n    sentence('equal')\n"
+    )
+    with pytest.MonkeyPatch.context() as more:
+        more.setenv("MORE", "1")
+        assert run(pytester, "--update-sentences")[0] == 0
+    assert run(pytester, "--update-sentences")[0] == 0
+    assert read(project / SNAPSHOT) == {FILE: {"test_rows": "equal"}}
+
+
 def test_another_text_fails_with_the_difference(pytester: pytest.Pytester, project: Path) -> None:
     write(
         project / SNAPSHOT, {FILE: ENTRIES | {"test_error": "a.key is bad in PATH/file by process 17.\nGive --flag."}}

@@ -17,7 +17,7 @@ from learning.engines.fsdp.engine import FsdpBody
 from learning.engines.fsdp.model import gradients_of
 from learning.job import read_job
 from learning.planning.step_plan import MicroBatch
-from tests.system.parts.sharded_ranks import check, double, random_plan
+from tests.system.parts.sharded_ranks import check, double, exact_to, random_plan
 
 
 def main() -> None:
@@ -36,13 +36,14 @@ def main() -> None:
         known += noise
         count = len(engine.items)
         alone = (1,) * world
+        wide = alone if engine.shape.undivided else (world,)
         plans: dict[str, list[MicroBatch] | None] = {
             "as the trainer plans it": None,
-            "one group of all": random_plan(engine, count, [(world,)], 3),
-            "micro-batches of several shapes": random_plan(engine, count, [alone, (world,), alone], 5),
+            "one micro-batch": random_plan(engine, count, [wide], 3),
+            "several micro-batches": random_plan(engine, count, [alone, wide, alone], 5),
         }
         for shape, plan in plans.items():
-            check(f"{name} {shape}", learner, engine, count, plan, (loss, gradient))
+            check(f"{name} {shape}", learner, engine, count, plan, (loss, gradient), exact_to(engine))
         if isinstance(objective, PpoObjective):
             check_critic(objective, *torch.load(folder / f"critic-{critic}.pt"))
         learner.close()

@@ -88,8 +88,9 @@ def preferences(rollouts: list[Rollout]) -> list[Preference]:
 
 def streamed(folder: Path, kind: str, method: str = "grpo", batches: int = 3) -> tuple[Job, StreamFolder]:
     """A job that takes one step on each batch of a stream; later batches hold replies of age 1, too."""
-    ppo = PpoConfig(epochs=1.0, value_steps=3, policy_lambda=1.0)
-    plan = job(folder, kind, method, steps=1, group=GroupConfig(epochs=1.0), ppo=ppo)
+    ppo = PpoConfig(epochs=1.0, value_steps=3, policy_lambda=1.0, most_mismatch=None)
+    group = GroupConfig(epochs=1.0, most_mismatch=None)  # all replies are the parent's, those of age 0, too
+    plan = job(folder, kind, method, steps=1, group=group, ppo=ppo)
     rollouts, pngs = rolled_out(plan.parent)
     if method == "ppo":
         rollouts = [valued(rollout, at) for at, rollout in enumerate(rollouts)]
