@@ -33,7 +33,7 @@ AGREES = 1e-4
 """Difference of the log probabilities of actor and trainer, in nats, in fp32."""
 
 
-def build_tiny_qwen(kind: Kind, folder: Path) -> None:
+def build_tiny_qwen(kind: Kind, folder: Path, seed: int = 0) -> None:
     """Writes a random checkpoint in fp32 whose tokeniser knows the task's phrases; coordinates are single digits."""
     family = Qwen35Family(PolicyConfig.model_validate(POLICY))
     seen = Observation(b"", *SCREEN, "")
@@ -46,7 +46,7 @@ def build_tiny_qwen(kind: Kind, folder: Path) -> None:
         for thought in ("", THOUGHTS["click"]) * 10
     ]
     sizes = {"head_width": 32, "vocabulary": 1024}
-    build_random(kind, asked * 8 + replies, 0, folder, **sizes, spread=0.1, theta=100.0, dtype="float32")
+    build_random(kind, asked * 8 + replies, seed, folder, **sizes, spread=0.1, theta=100.0, dtype="float32")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens([AddedToken(asked[0], normalized=False)])  # the system text as one token
     tokenizer.save_pretrained(folder)
@@ -57,7 +57,7 @@ def text_of(message: Message) -> str:
     return "".join(part["text"] for part in message["content"] if part["type"] == "text")
 
 
-def learning(small: Config, base: Path, steps: int = 55) -> Config:
+def learning(small: Config, base: Path, steps: int = 36) -> Config:
     """The config of a first training on the explorer's successes, with so many steps."""
     fields = small.model_dump()
     fields["environments"]["fake"]["sandboxes"] = 64
@@ -79,7 +79,7 @@ def further(config: Config) -> Config:
 def in_groups(config: Config, **group: Any) -> Config:
     """The config of trainings on groups; actor and trainer must agree to within `AGREES`."""
     fields = config.model_dump()
-    given = {"groups": 16, "size": 8, "epochs": 1, "batch": 32, "learning_rate": 1e-3, "highest": 0.95}
+    given = {"groups": 24, "size": 8, "epochs": 2, "batch": 64, "learning_rate": 6e-4, "highest": 0.95}
     limit = {} if group.get("recompute") else {"most_mismatch": AGREES}
     fields["train"] |= {"method": "grpo", "group": {**given, **limit, **group}}
     return config_of(fields)
