@@ -79,7 +79,7 @@ def request_of(chats: "Chats", reply: Rollout) -> ScoreRequest:
 
     A sampled token of a picture is replaced, since no picture belongs to it. So the reply counts as misread.
     """
-    ids, once, after = chats.encode(reply).ids.tolist(), list[int](), 0
+    ids, once, after = chats.without_placeholders(chats.encode(reply)).tolist(), list[int](), 0
     for span in chats.measure(reply).item.screens:
         once += ids[after : span.start + 1]
         after = span.start + span.tokens

@@ -32,7 +32,7 @@ from models.tiny.layout import read_config
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
 
-_PLACEHOLDERS = ("image_token_id", "video_token_id")
+_PLACEHOLDERS = ("image_token_id", "video_token_id", "vision_start_token_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,9 @@ class Chats:
 
         A model may draw the placeholder of a picture. No picture belongs to it, so it is a token like any other.
         """
-        alone = torch.isin(chat.ids, self._placeholders) & (chat.kinds == 0)
-        return chat.ids.masked_fill(alone, self._end)
+        ids, begun = chat.ids.clone(), int((chat.targets < 0).sum()) + 1
+        ids[begun:][torch.isin(ids[begun:], self._placeholders)] = self._end
+        return ids
 
     def _chat(
         self, messages: list[Message], sizes: Sequence[tuple[int, int]], reply: Sequence[int], temperature: float = 1.0
