@@ -129,7 +129,7 @@ class RankWork:
 
     def pinned(self) -> "RankWork":
         """Returns a copy in pinned memory, from which a GPU can copy while it computes."""
-        for name in ("pixels", "ids", "shown", "positions"):
+        for name in _PINNED:
             setattr(self, name, getattr(self, name).pin_memory())
         return self
 
@@ -149,8 +149,8 @@ def _moved(one: Tensor | int, device: torch.device) -> Tensor | int:
     return one.to(device, non_blocking=True) if isinstance(one, Tensor) else one
 
 
-_TENSORS = ("pixels", "ids", "shown", "positions", "owners", "lengths", "places", "targets", "tokens", "rows")
-_TENSORS += ("temperatures",)
+_PINNED = ("pixels", "ids", "shown", "positions")
+_TENSORS = (*_PINNED, "owners", "lengths", "places", "targets", "tokens", "rows", "temperatures")
 
 
 class TwoPhases(nn.Module):
@@ -340,8 +340,8 @@ class WorkMaker:
         lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
         owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
         packed = PackedDocuments(edges, ranks)
-        held_ids = (ids[None, here], shown[None, here])
-        return RankWork(*seen, *held_ids, held, packed, len(sequences), owners, lengths, *asked)
+        texts = (ids[None, here], shown[None, here], held)
+        return RankWork(*seen, *texts, packed, len(sequences), owners, lengths, *asked)
 
     def _named(
         self, members: Sequence[int], measures: Sequence[Measure], chosen: Sequence[int], here: slice
