@@ -83,6 +83,23 @@ class _Pointed(_Action):
     y: Fraction
 
 
+class _AtPointer(_Brief):
+    """An action at (x, y), or at the pointer if it has neither."""
+
+    x: Fraction | None = None
+    y: Fraction | None = None
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.x is None) != (self.y is None):
+            raise ValueError(f"`{'x' if self.x is None else 'y'}` is missing: give both or neither")
+        return self
+
+
+class _Button(_AtPointer):
+    button: Button = "left"
+
+
 class Click(_Pointed):
     """A left click."""
 
@@ -108,8 +125,8 @@ class LongPress(_Pointed, _Brief):
     seconds: Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=MAX_HOLD_S)] | None = None
 
 
-class Scroll(_Pointed):
-    """A scroll with the pointer at (x, y)."""
+class Scroll(_AtPointer):
+    """A scroll at (x, y), or at the pointer."""
 
     type: Literal["scroll"] = "scroll"
     direction: Direction
@@ -251,27 +268,13 @@ class TripleClick(_Pointed):
     type: Literal["triple_click"] = "triple_click"
 
 
-class _AtPointer(_Brief):
-    """An action at (x, y), or at the pointer if it has neither."""
-
-    x: Fraction | None = None
-    y: Fraction | None = None
-    button: Button = "left"
-
-    @model_validator(mode="after")
-    def _both(self) -> Self:
-        if (self.x is None) != (self.y is None):
-            raise ValueError(f"`{'x' if self.x is None else 'y'}` is missing: give both or neither")
-        return self
-
-
-class MouseDown(_AtPointer):
+class MouseDown(_Button):
     """A mouse button that goes down and stays down. The environment releases it when the trajectory ends."""
 
     type: Literal["mouse_down"] = "mouse_down"
 
 
-class MouseUp(_AtPointer):
+class MouseUp(_Button):
     """The release of a mouse button."""
 
     type: Literal["mouse_up"] = "mouse_up"
@@ -354,6 +357,11 @@ def point_of(action: Action) -> tuple[float, float] | None:
     if not isinstance(action, _Pointed | _AtPointer) or action.x is None or action.y is None:
         return None
     return action.x, action.y
+
+
+def type_and_place(action: Action) -> str:
+    """Returns the type of an action, for errors; with words for a scroll at the pointer, which some grammars lack."""
+    return "scroll without a place" if isinstance(action, Scroll) and action.x is None else action.type
 
 
 def seconds_of(action: Action) -> float | None:

@@ -88,7 +88,7 @@ def _agentnet(kind: str, of: Mapping[str, Any]) -> str | None:
         down = of["direction"] in ("down", "left")
         name = "hscroll" if of["direction"] in ("left", "right") else "scroll"
         wheel = _call(f"pyautogui.{name}", -SCROLL if down else SCROLL)
-        return f"{_call('pyautogui.moveTo', x=of['x'], y=of['y'])}\n{wheel}"
+        return f"{_call('pyautogui.moveTo', x=of['x'], y=of['y'])}\n{wheel}" if "x" in of else wheel
     if kind == "wait":
         return f"pyautogui.sleep({written_seconds(of['seconds'], 0)})" if of else "computer.wait()"
     if kind in ("finished", "call_user"):
@@ -102,7 +102,8 @@ def _agentnet(kind: str, of: Mapping[str, Any]) -> str | None:
 
 def _scalecua(kind: str, of: Mapping[str, Any]) -> str | None:
     if kind == "scroll" and of["direction"] in ("up", "down"):
-        return _call("scroll", clicks=-SCROLL if of["direction"] == "down" else SCROLL, x=of["x"], y=of["y"])
+        place = {axis: of[axis] for axis in "xy" if axis in of}
+        return _call("scroll", clicks=-SCROLL if of["direction"] == "down" else SCROLL, **place)
     if kind == "finished" or (kind == "call_user" and of):
         return _terminate("", kind, of["content"])
     if kind == "call_user":

@@ -90,14 +90,15 @@ def _long_press(action: act.LongPress, width: int, height: int) -> str:
 
 
 def _scroll(action: act.Scroll, width: int, height: int) -> str:
-    """Moves a finger against the direction, since `down` shows the content below."""
+    """Moves a finger against the direction, since `down` shows the content below; without a place, in the middle."""
+    x, y = act.point_of(action) or (0.5, 0.5)
     back = action.direction in ("down", "right")
     upright = action.direction in ("up", "down")
     low, high = EDGE_SHARE + (SCROLL_SHARE if back else 0.0), 1 - EDGE_SHARE - (0.0 if back else SCROLL_SHARE)
-    start = min(max(action.y if upright else action.x, low), high)
+    start = min(max(y if upright else x, low), high)
     end = round(start - SCROLL_SHARE if back else start + SCROLL_SHARE, 6)
-    ends = ((action.x, start), (action.x, end)) if upright else ((start, action.y), (end, action.y))
-    return f"input swipe {_numbers(*(side for x, y in ends for side in pixel(x, y, width, height)), SWIPE_MS)}"
+    ends = ((x, start), (x, end)) if upright else ((start, y), (end, y))
+    return f"input swipe {_numbers(*(side for place in ends for side in pixel(*place, width, height)), SWIPE_MS)}"
 
 
 def _hotkey(action: act.Hotkey, width: int, height: int) -> str:

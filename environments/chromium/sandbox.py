@@ -258,7 +258,8 @@ class BrowserSandbox(Sandbox):
     async def _scroll(self, action: act.Scroll) -> None:
         across, down = _WHEEL[action.direction]
         moved = {"deltaX": across * SCROLL_PIXELS, "deltaY": down * SCROLL_PIXELS}
-        await self._page.input([self._mouse("mouseWheel", action.x, action.y, **moved)])
+        place = act.point_of(action) or self._pointer or (0.5, 0.5)
+        await self._page.input([self._mouse("mouseWheel", *place, **moved)])
 
     async def _type(self, action: act.Type) -> None:
         sent: list[asyncio.Future[dict[str, Any]]] = []

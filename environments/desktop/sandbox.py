@@ -87,6 +87,12 @@ def _button(action: act.MouseDown | act.MouseUp, width: int, height: int) -> lis
     return [*_moved(action, width, height), ["button", BUTTONS[action.button], action.type == "mouse_down"]]
 
 
+def _scroll(action: act.Scroll, width: int, height: int) -> list[Event]:
+    point, wheel = act.point_of(action), WHEEL[action.direction]
+    moved: list[Event] = [["move", *pixel(*point, width, height)]] if point else []
+    return [*moved, *[["button", wheel, True], ["button", wheel, False]] * NOTCHES]
+
+
 def _drag(action: act.Drag, width: int, height: int) -> list[Event]:
     (x, y), (to_x, to_y) = pixel(action.x, action.y, width, height), pixel(action.to_x, action.to_y, width, height)
     made: list[Event] = [["move", x, y], ["button", LEFT, True], ["pause", DRAG_PAUSE_S]]
@@ -112,7 +118,7 @@ _MADE: Mapping[str, Callable[[Any, int, int], list[Event]]] = {
     "move": _moved,
     "mouse_down": _button,
     "mouse_up": _button,
-    "scroll": lambda action, *size: _pressed(action, *size, button=WHEEL[action.direction], times=NOTCHES),
+    "scroll": _scroll,
     "drag": _drag,
     "type": lambda action, *size: [["text", action.content]],
     "hotkey": _hotkey,

@@ -79,8 +79,9 @@ def _button(call: str) -> Callable[[Any, int, int], str]:
 
 def _scroll(action: act.Scroll, width: int, height: int) -> str:
     name, sign = _TURNED[action.direction]
-    at = _at(action.x, action.y, width, height)
-    return f"pyautogui.moveTo({at}); pyautogui.{name}({sign * NOTCHES})"
+    point = act.point_of(action)
+    moved = f"pyautogui.moveTo({_at(*point, width, height)}); " if point else ""
+    return f"{moved}pyautogui.{name}({sign * NOTCHES})"
 
 
 def _drag(action: act.Drag, width: int, height: int) -> str:

@@ -20,7 +20,7 @@ from models.families.qwen import QwenFamily
 from models.families.reading import Sides
 from models.families.screen import Size
 from models.families.template import filled, template
-from models.families.tools import Tool, asking, flat, in_json, units
+from models.families.tools import Tool, asking, flat, in_json, units, where
 from models.policy import Context
 from schemas.action import (
     Action,
@@ -197,7 +197,7 @@ class Fara7Family(QwenFamily):
             return {"action": name, "coordinate": units(action.x, action.y, sides)}
         if isinstance(action, Scroll) and action.direction in ("up", "down"):
             pixels = SCROLL if action.direction == "up" else -SCROLL
-            return {"action": "scroll", "coordinate": units(action.x, action.y, sides), "pixels": pixels}
+            return {"action": "scroll", **where(action, sides), "pixels": pixels}
         if isinstance(action, Type):
             return self._typed(action.content)
         if isinstance(action, CallUser):
@@ -244,7 +244,7 @@ class Fara15Family(Fara7Family):
             return {"action": name, "coordinate": units(action.x, action.y, sides)}
         if isinstance(action, Scroll) and action.direction in ("left", "right"):
             pixels = SCROLL if action.direction == "right" else -SCROLL
-            return {"action": "hscroll", "coordinate": units(action.x, action.y, sides), "pixels": pixels}
+            return {"action": "hscroll", **where(action, sides), "pixels": pixels}
         return super()._call(action, sides)
 
     def _typed(self, content: str) -> dict[str, Any]:

@@ -37,6 +37,8 @@ from schemas.action import (
     Scroll,
     Wait,
     action_of,
+    point_of,
+    type_and_place,
 )
 from schemas.action import Type as TypeText
 from schemas.failure import UsageError
@@ -104,7 +106,7 @@ class GlmFamily(ModelFamily):
         written = _json(action) if self.template == "mobile" else _call(action)
         if written is None:
             raise UsageError(
-                f"`policy.template` is {self.template}: glm has no action there for {action.type}.",
+                f"`policy.template` is {self.template}: glm has no action there for {type_and_place(action)}.",
                 "Take the other of computer and mobile, or another family.",
             )
         return written
@@ -251,9 +253,9 @@ def _mobile(given: Arguments) -> list[Action]:
         return [*before, action_of({"type": "type", "content": text})]
     if name == "swipe":  # of the finger: the screen scrolls the other way
         box = given.take("box_2d")
-        x, y = place_in(box, THOUSANDTHS) if box else (0.5, 0.5)
+        at = dict(zip("xy", place_in(box, THOUSANDTHS), strict=True)) if box else {}
         way = OPPOSITE.get(str(given.take("direction")))
-        return [action_of({"type": "scroll", "x": x, "y": y, "direction": way})]
+        return [action_of({"type": "scroll", **at, "direction": way})]
     if name == "open_app":
         return [action_of({"type": "open_app", "app_name": given.text("app_name")})]
     if name == "answer":
@@ -267,10 +269,11 @@ def _json(action: Action) -> str | None:
     fields: dict[str, Any] | None = None
     names = {action_name: name for name, action_name in _MOBILE.items()}
     if isinstance(action, Click | LongPress | Scroll):
-        x, y = round(action.x * 1000), round(action.y * 1000)
-        fields = {"action_type": action.type, "box_2d": [[x, y, x, y]]}
+        x, y = (round(1000 * one) for one in point_of(action) or (0, 0))
+        box = {"box_2d": [[x, y, x, y]]} if point_of(action) else {}
+        fields = {"action_type": action.type, **box}
         if isinstance(action, Scroll):
-            fields = {"action_type": "swipe", "direction": OPPOSITE[action.direction], "box_2d": [[x, y, x, y]]}
+            fields = {"action_type": "swipe", "direction": OPPOSITE[action.direction], **box}
     elif isinstance(action, OpenApp):
         fields = {"action_type": "open_app", "app_name": action.app_name}
     elif action.type in names:
@@ -287,6 +290,8 @@ def _json(action: Action) -> str | None:
 
 def _call(action: Action) -> str | None:
     names = {action_name: name for name, action_name in _DESKTOP.items()}
+    if isinstance(action, Scroll) and action.x is None:
+        return None
     if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | Move | Drag | Scroll | TypeText) or (
         isinstance(action, Finished) and action.content  # the prompt's DONE has no argument
     ):

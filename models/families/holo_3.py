@@ -38,6 +38,8 @@ from schemas.action import (
     Type,
     Wait,
     action_of,
+    point_of,
+    type_and_place,
 )
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names, single, together_in
@@ -261,9 +263,9 @@ def _called(action: Action, sides: Sides) -> dict[str, Any]:
         name = "double_click" if isinstance(action, LeftDouble) else "click"
         button = {"button": "right"} if isinstance(action, RightSingle) else {}
         return {"tool_name": name, "element": "", **at(action.x, action.y), **button}
-    if isinstance(action, Scroll):
+    if isinstance(action, Scroll) and (point := point_of(action)):
         way = {"direction": action.direction, "scroll_size": NOTCHES}
-        return {"tool_name": "scroll", "element": "", **at(action.x, action.y), **way}
+        return {"tool_name": "scroll", "element": "", **at(*point), **way}
     if isinstance(action, Drag):
         end = at(action.to_x, action.to_y, "x2", "y2")
         return {"tool_name": "drag", "element": "", **at(action.x, action.y), **end}
@@ -279,7 +281,7 @@ def _called(action: Action, sides: Sides) -> dict[str, Any]:
         return {"tool_name": "wait", "duration": max(LEAST_S, written_seconds(action.seconds, WAIT_S))}
     if isinstance(action, Finished):
         return {"tool_name": "answer", "content": action.content}
-    raise UsageError(f"holo-3 has no tool for {action.type}.", "Take another `policy.family`.")
+    raise UsageError(f"holo-3 has no tool for {type_and_place(action)}.", "Take another `policy.family`.")
 
 
 def _written(note: str | None, thought: str, call: dict[str, Any]) -> str:

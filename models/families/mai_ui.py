@@ -20,7 +20,7 @@ from models.families.reading import WIDE, ParsedReply, Sides, place_in, without_
 from models.families.screen import Size
 from models.families.template import template
 from models.families.thinking import readable
-from models.families.tools import Tool, in_json, read_calls, units
+from models.families.tools import Tool, in_json, read_calls, units, where
 from models.policy import Context
 from schemas.action import (
     OPPOSITE,
@@ -153,8 +153,7 @@ def _call(action: Action, sides: Sides) -> dict[str, Any] | None:
     if isinstance(action, Click | LongPress):
         return {"action": action.type, "coordinate": units(action.x, action.y, sides)}
     if isinstance(action, Scroll):  # the finger goes the other way
-        place = units(action.x, action.y, sides)
-        return {"action": "swipe", "direction": OPPOSITE[action.direction], "coordinate": place}
+        return {"action": "swipe", "direction": OPPOSITE[action.direction], **where(action, sides)}
     if isinstance(action, Drag):
         start, end = units(action.x, action.y, sides), units(action.to_x, action.to_y, sides)
         return {"action": "drag", "start_coordinate": start, "end_coordinate": end}

@@ -130,7 +130,7 @@ def read_program(code: str, sides: Sides) -> ParsedReply:
         code: calls.
         sides: width and height of the screen, in units of the coordinates.
     """
-    played = play(code, lambda x, y: (x / sides[0], y / sides[1]), scrolls_at=(0.5, 0.5))
+    played = play(code, lambda x, y: (x / sides[0], y / sides[1]))
     error = None if played.actions else played.problem
     closed = is_python(code)
     return ParsedReply("", code.strip(), played.actions, error, played.parts, played.unused, closed=closed)
@@ -205,7 +205,7 @@ def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
     if action.type == "scroll":
         amount = CLICKS if action.direction in ("up", "right") else -CLICKS
         name = "scroll" if action.direction in ("up", "down") else "hscroll"
-        return [f"pyautogui.moveTo({at(action.x, action.y)})", f"pyautogui.{name}({amount})"]
+        return [*([f"pyautogui.moveTo({at(*point)})"] if point else []), f"pyautogui.{name}({amount})"]
     if action.type == "type":
         return [f"pyautogui.write(message={action.content!r})"]
     if action.type == "hotkey":

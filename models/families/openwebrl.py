@@ -40,6 +40,8 @@ from schemas.action import (
     Type,
     Wait,
     action_of,
+    point_of,
+    type_and_place,
 )
 from schemas.failure import UsageError
 from schemas.keyboard import dom_names, together_in, usual
@@ -160,7 +162,8 @@ class OpenWebRlFamily(QwenFamily):
         made = self._call(action, self.sides(screen))
         if made is None:
             raise UsageError(
-                f"openwebrl has no function for {action.type}.", "Leave the step out, or take another `policy.family`."
+                f"openwebrl has no function for {type_and_place(action)}.",
+                "Leave the step out, or take another `policy.family`.",
             )
         return in_json(*made)
 
@@ -194,8 +197,8 @@ class OpenWebRlFamily(QwenFamily):
         if isinstance(action, Drag):
             ends = units(action.x, action.y, sides), units(action.to_x, action.to_y, sides)
             return "drag", {"start_point_2d": ends[0], "end_point_2d": ends[1]}
-        if isinstance(action, Scroll):
-            place = units(action.x, action.y, sides)
+        if isinstance(action, Scroll) and (point := point_of(action)):
+            place = units(*point, sides)
             return "scroll", {"direction": action.direction, "amount": AMOUNT, "point_2d": place}
         if isinstance(action, Type):
             return ("write", {"message": action.content}) if action.content else None

@@ -198,7 +198,7 @@ class Qwen35Family(QwenFamily):
     def _arguments(self, action: Action) -> list[dict[str, Any]]:
         if self.tool == "mobile_use":
             return arguments_of(action, self.tool, GRID, self.spec)
-        if isinstance(action, Scroll):  # a scroll is where the pointer is
+        if isinstance(action, Scroll) and action.x is not None:  # a scroll is where the pointer is
             scroll = arguments_of(action, self.tool, GRID, self.spec)[0]
             return [{"action": "mouse_move", "coordinate": scroll.pop("coordinate")}, scroll]
         if isinstance(action, Press | Release) and self.spec is INTERNAL:

@@ -322,11 +322,8 @@ def _actions(call: NamedCall, sides: Sides) -> tuple[list[Action], list[str]]:
         fields |= {"x": fields.pop("to_x"), "y": fields.pop("to_y")}
     if isinstance(direction := fields.get("direction"), str):
         fields["direction"] = direction.lower()
-    if name == "scroll":
-        if "to_x" in fields and "direction" not in fields:
-            fields["type"] = "drag"  # mobile: a finger that moves from one place to another
-        elif "x" not in fields:
-            fields |= {"x": 0.5, "y": 0.5}  # wherever the pointer is, for which our action has no word
+    if name == "scroll" and "to_x" in fields and "direction" not in fields:
+        fields["type"] = "drag"  # mobile: a finger that moves from one place to another
     if name == "hotkey" and isinstance(key := fields.get("key"), list):
         fields["key"] = together_in(cast(list[str], key))
     elif name in ("hotkey", "press", "release") and isinstance(key := fields.get("key"), str):

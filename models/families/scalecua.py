@@ -45,6 +45,7 @@ from schemas.action import (
     TripleClick,
     Type,
     Wait,
+    point_of,
 )
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
@@ -227,8 +228,8 @@ def _desktop(action: Action, at: At) -> str | None:
         (x, y), (to_x, to_y) = at(action.x, action.y), at(action.to_x, action.to_y)
         return f"moveTo(x={x}, y={y})\ndragTo(x={to_x}, y={to_y}, button='left')"
     if isinstance(action, Scroll) and action.direction in ("up", "down"):
-        x, y = at(action.x, action.y)
-        return f"scroll(clicks={CLICKS if action.direction == 'up' else -CLICKS}, x={x}, y={y})"
+        place = "" if (point := point_of(action)) is None else ", x={}, y={}".format(*at(*point))
+        return f"scroll(clicks={CLICKS if action.direction == 'up' else -CLICKS}{place})"
     if isinstance(action, Hotkey):
         keys = pyautogui_names(action.key)
         return f"hotkey({', '.join(map(repr, keys))})" if len(keys) > 1 else f"press(keys={keys[0]!r})"
@@ -247,7 +248,8 @@ def _mobile(action: Action, at: At) -> str | None:
         start, end = at(action.x, action.y), at(action.to_x, action.to_y)
         return f"swipe(from_coord={list(start)}, to_coord={list(end)})"
     if isinstance(action, Scroll):  # the finger goes the other way
-        return f"swipe(from_coord={list(at(action.x, action.y))}, direction={OPPOSITE[action.direction]!r})"
+        start = "" if (point := point_of(action)) is None else f"from_coord={list(at(*point))}, "
+        return f"swipe({start}direction={OPPOSITE[action.direction]!r})"
     if isinstance(action, OpenApp):
         return f"open_app(app_name={action.app_name!r})"
     if isinstance(action, PressHome | PressBack):

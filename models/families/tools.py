@@ -236,7 +236,8 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
 
 def _during(found: list[Action], given: Arguments) -> list[str]:
     """Returns the keys that are held during the last action; none if it has no place."""
-    return [single(key) for key in held(given)] if found and point_of(found[-1]) else []
+    placed = found and (point_of(found[-1]) or isinstance(found[-1], Scroll))
+    return [single(key) for key in held(given)] if placed else []
 
 
 def _moves(place: Place | None) -> list[Action]:
@@ -365,8 +366,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) ->
         start = given.take("start_coordinate") if place is None else None
         return [_drag(_there(at if start is None else place_in(start, sides), name), to)], to
     if name == "swipe" and (way := given.take("direction")) is not None:  # of the finger
-        x, y = at or (0.5, 0.5)
-        return [Scroll(x=x, y=y, direction=_opposite(way))], at
+        return [_scroll(at, _opposite(way))], at
     if name == "swipe":
         raise ValueError("swipe without `coordinate2` or `direction`")
     if name in ("left_click_drag", "drag"):
@@ -376,8 +376,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) ->
             return [MouseDown(), MouseUp(x=to[0], y=to[1])], to
         return [_drag(begin, to)], to
     if name in ("scroll", "hscroll"):
-        x, y = at or (0.5, 0.5)
-        return [Scroll(x=x, y=y, direction=_direction(name, given.look("pixels")))], at
+        return [_scroll(at, _direction(name, given.look("pixels")))], at
     if name == "type":
         enter, clear = given.take(*ENTERS), is_true(given.take(*CLEARS))
         enter = tool.enters if enter is None else is_true(enter)
@@ -416,6 +415,10 @@ def _plain(name: str, given: Arguments) -> Action:
 def asking(given: Arguments, name: str) -> Action:
     """Converts a call for a person, with the words of this argument if it has any."""
     return CallUser.model_validate({"content": given.text(name) if given.holds_text(name) else ""})
+
+
+def _scroll(at: Place | None, direction: Direction) -> Scroll:
+    return Scroll(direction=direction) if at is None else Scroll(x=at[0], y=at[1], direction=direction)
 
 
 def _clicked(given: Arguments, button: Button) -> list[Action]:
@@ -511,6 +514,11 @@ def units(x: float, y: float, sides: Sides) -> list[int]:
     return [round(x * sides[0]), round(y * sides[1])]
 
 
+def where(action: Action, sides: Sides) -> dict[str, list[int]]:
+    """Returns the argument for the place of an action; none for an action at the pointer."""
+    return {} if (point := point_of(action)) is None else {"coordinate": units(*point, sides)}
+
+
 def _computer(action: Action, sides: Sides, spec: Tool) -> list[dict[str, Any]] | None:
     if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | Move) or (
         isinstance(action, TripleClick) and spec.triples
@@ -522,7 +530,7 @@ def _computer(action: Action, sides: Sides, spec: Tool) -> list[dict[str, Any]] 
     if isinstance(action, Scroll):
         name = "scroll" if action.direction in ("up", "down") else "hscroll"
         pixels = PIXELS if action.direction in ("up", "right") else -PIXELS
-        return [{"action": name, "coordinate": units(action.x, action.y, sides), "pixels": pixels}]
+        return [{"action": name, **where(action, sides), "pixels": pixels}]
     if isinstance(action, Hotkey):
         return [{"action": "key", "keys": pyautogui_names(action.key)}]
     return _either(action)
@@ -559,5 +567,4 @@ def held_button(action: MouseDown | MouseUp, sides: Sides) -> dict[str, Any]:
     """Returns the arguments of the call for the left button; raises ValueError for another button."""
     if action.button != "left":
         raise ValueError(f"it has no {action.type} of the {action.button} button")
-    point = point_of(action)
-    return {"action": _WRITTEN[action.type], **({"coordinate": units(*point, sides)} if point else {})}
+    return {"action": _WRITTEN[action.type], **where(action, sides)}

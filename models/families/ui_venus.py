@@ -216,8 +216,8 @@ def _computer(action: Action, at: Units) -> str | None:
     if isinstance(action, Scroll):
         amount = AMOUNT if action.direction in ("up", "right") else -AMOUNT
         axis = "vertical" if action.direction in ("up", "down") else "horizontal"
-        hover = f"Hover(box={at(action.x, action.y)})"
-        return f"Sequence(actions=[{hover}, Swipe(amount={amount}, axis={axis!r})])"
+        swipe, point = f"Swipe(amount={amount}, axis={axis!r})", point_of(action)
+        return f"Sequence(actions=[Hover(box={at(*point)}), {swipe}])" if point else swipe
     if isinstance(action, Hotkey):
         return f"Hotkey(keys={pyautogui_names(action.key)!r})"
     if isinstance(action, Press | Release):
@@ -233,7 +233,8 @@ def _browser(action: Action, at: Units) -> str | None:
     if isinstance(action, Drag):
         return f"Drag(start={at(action.x, action.y)}, end={at(action.to_x, action.to_y)})"
     if isinstance(action, Scroll):
-        return f"Scroll(point={at(action.x, action.y)}, direction={action.direction!r})"
+        point = point_of(action)
+        return f"Scroll({f'point={at(*point)}, ' if point else ''}direction={action.direction!r})"
     if isinstance(action, Hotkey):
         keys = pyautogui_names(action.key)
         return {"enter": "PressEnter()", "home": "PressHome()"}.get(action.key) or f"Hotkey(keys={tuple(keys)!r})"

@@ -254,7 +254,7 @@ def _played(text: str, unused: list[str]) -> tuple[Action, ...]:
     """Plays a desktop's call, and adds the arguments that no action expresses to `unused`."""
     columns, rows = GRID["computer"]
     calls = _calls_of(text, unused)
-    played = play_calls(calls, lambda x, y: (x / columns, y / rows), scrolls_at=(0.5, 0.5))
+    played = play_calls(calls, lambda x, y: (x / columns, y / rows))
     if played.problem:
         raise ValueError(played.problem if len(calls) > 1 else played.problem.removesuffix(f" in {calls[0].written!r}"))
     return played.actions
@@ -283,8 +283,8 @@ def _action(name: str, given: Arguments, template: str) -> Action:
         return action_of({"type": "drag", "x": x, "y": y, "to_x": to_x, "to_y": to_y})
     if name == "Scroll":
         place, way = given.take("point"), given.take("direction")
-        x, y = (0.5, 0.5) if place is None else _place(place, name)
-        return action_of({"type": "scroll", "x": x, "y": y, "direction": str(way or "down").lower()})
+        at = {} if place is None else dict(zip("xy", _place(place, name), strict=True))
+        return action_of({"type": "scroll", **at, "direction": str(way or "down").lower()})
     if name == "Type":
         return action_of({"type": "type", "content": given.text("content")})
     if name == "Launch":

@@ -128,7 +128,7 @@ def performed(given: Any, side: float = 1000) -> list[Action | None]:
         return [action(type="hotkey", key=together_in(map(str, keys if isinstance(keys, list) else [keys])))]
     if name in ("scroll", "hscroll"):
         ways = ("down", "up") if name == "scroll" else ("left", "right")
-        return [action(type="scroll", direction=ways[given["pixels"] > 0], **(at or {"x": 0.5, "y": 0.5}))]
+        return [action(type="scroll", direction=ways[given["pixels"] > 0], **(at or {}))]
     if name == "system_button":
         return [action(type=f"press_{str(given['button']).lower()}")]
     if name == "terminate":
@@ -210,7 +210,7 @@ def evocua(root: Path) -> Read:
         codes = taken._parse_response_s2(agent, text, None, None, side, side)[1]
         if not codes:
             return []
-        played = play("\n".join(map(written, codes)), lambda x, y: (x / side, y / side), scrolls_at=(0.5, 0.5))
+        played = play("\n".join(map(written, codes)), lambda x, y: (x / side, y / side))
         return list(played.actions) if not played.problem else [*played.actions, None]
 
     return read
@@ -259,7 +259,7 @@ def opencua(root: Path) -> Read:
                 done += [action(type="hotkey", key=key) for key in one]
             elif kind == "scroll":
                 way = "up" if int(str(value)) > 0 else "down"
-                done.append(action(type="scroll", direction=way, **(cursor or {"x": 0.5, "y": 0.5})))
+                done.append(action(type="scroll", direction=way, **(cursor or {})))
             elif kind == "terminate":
                 done.append(action(type="finished" if value == "success" else "call_user"))
         return done
@@ -283,7 +283,7 @@ def scalecua(root: Path) -> Read:
         code = "\n".join(str(one) for one in taken.parse_action(agent, calls) or ())
         if not code:
             return []
-        played = play(code, lambda x, y: (x / SIDE, y / SIDE), scrolls_at=(0.5, 0.5))
+        played = play(code, lambda x, y: (x / SIDE, y / SIDE))
         return list(played.actions) if not played.problem else [*played.actions, None]
 
     return read

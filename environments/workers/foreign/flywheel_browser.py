@@ -53,6 +53,8 @@ def calls_of(action: dict[str, Any], width: int, height: int, zoom: float = 1.0)
 
     if action["type"] == "scroll":
         across, down = (one * WHEEL_PIXELS * zoom for one in AWAY[action["direction"]])
+        if "x" not in action:
+            return [("scroll", {"delta_x": across, "delta_y": down})]
         return [("scroll_at", {**at(), "dx": across, "dy": down})]
     if action["type"] == "drag":
         return _drag(action, width, height)

@@ -109,7 +109,6 @@ def play(
     code: str,
     fraction: ToFraction,
     pointer: Point | None = None,
-    scrolls_at: Point | None = None,
     own: str = "",
 ) -> Played:
     """Plays a program into actions; never raises for any text of a model.
@@ -118,25 +117,21 @@ def play(
         code: Python, or a text that has calls on lines of their own.
         fraction: gives a point of the code's unit in fractions.
         pointer: where the pointer was before, for calls without a point.
-        scrolls_at: the place of a scroll if neither it nor the pointer has one; nowhere if None.
         own: a module whose functions are our actions by their names.
     """
     calls, problem = parse(code, own)
-    return play_calls(
-        calls, fraction, pointer, scrolls_at, own, problem or ("" if calls else f"no call in {code[:80]!r}")
-    )
+    return play_calls(calls, fraction, pointer, own, problem or ("" if calls else f"no call in {code[:80]!r}"))
 
 
 def play_calls(
     calls: Sequence[Call],
     fraction: ToFraction,
     pointer: Point | None = None,
-    scrolls_at: Point | None = None,
     own: str = "",
     problem: str = "",
 ) -> Played:
     """Plays calls into actions as `play` plays a program; `problem` is the reason why the program has no more calls."""
-    player = _Player(fraction, pointer, scrolls_at, own)
+    player = _Player(fraction, pointer, own)
     for call in calls:
         player.perform(call)
     player.end(problem)
@@ -171,8 +166,8 @@ def _released(actions: Sequence[Action], parts: int) -> int:
 class _Player:
     """A simulated pointer and mouse button that play the calls of a program."""
 
-    def __init__(self, fraction: ToFraction, pointer: Point | None, scrolls_at: Point | None, own: str) -> None:
-        self._fraction, self._scrolls_at, self._own = fraction, scrolls_at, own
+    def __init__(self, fraction: ToFraction, pointer: Point | None, own: str) -> None:
+        self._fraction, self._own = fraction, own
         self.actions: list[Action] = []
         self.parts, self._first = 1, 0
         self.unused: list[str] = []
@@ -387,12 +382,10 @@ class _Player:
         amount = given.get("clicks") or 0
         if not int(amount):
             raise NoAction(f"a scroll by {amount!r}")
-        at = self.pointer or self._scrolls_at
-        if at is None:
-            raise NoAction("scroll at no known place")
+        at = dict(zip("xy", self.pointer, strict=True)) if self.pointer else {}
         self._report(given, "clicks")
         ways = ("right", "left") if name == "hscroll" else ("up", "down")
-        self._act(type="scroll", x=at[0], y=at[1], direction=ways[0 if amount > 0 else 1])
+        self._act(type="scroll", **at, direction=ways[0 if amount > 0 else 1])
 
     def _button(self, name: str, given: Mapping[str, Any]) -> None:
         """Plays a button that goes down or up, or both for a drag."""
@@ -476,8 +469,8 @@ class _Player:
             if finger not in signs:
                 raise NoAction("a swipe in no direction")
             if (amount := given.get("amount")) is None:
-                x, y = start or (0.5, 0.5)
-                self._act(type="scroll", x=x, y=y, direction=OPPOSITE[finger])
+                at = dict(zip("xy", start, strict=True)) if start else {}
+                self._act(type="scroll", **at, direction=OPPOSITE[finger])
                 return
             across, down = signs[finger]
             start = start or (0.5 - across * amount / 2, 0.5 - down * amount / 2)

@@ -26,10 +26,11 @@ body > * { position: absolute; left: 0; margin: 0; width: 200px; height: 30px }
 <div id="thing" draggable="true" style="top: 120px">Thing</div>
 <div id="bin" style="top: 160px">Bin</div>
 <script>
-const seen = [];
+const seen = [], wheels = [];
 let late = false, dropped = false;
 const saw = (event) => seen.push(`${event.type} ${event.target.id} ${event.button} ${event.buttons} ${event.detail}`);
 for (const kind of ["mousedown", "mouseup", "click", "auxclick", "mousemove"]) addEventListener(kind, saw);
+addEventListener("wheel", (event) => wheels.push(event.clientX, event.clientY, event.deltaY));
 const bin = document.getElementById("bin");
 bin.ondragover = (event) => event.preventDefault();
 bin.ondrop = () => { dropped = true; };
@@ -121,6 +122,13 @@ def test_a_button_stays_down_while_the_pointer_moves(tmp_path: Path) -> None:
     _, seen = played(tmp_path, "true", actions, asked="seen")
     assert seen[:2] == ["mousemove box 0 0 0", "mousedown box 2 2 1"] and "mouseup box 2 0 1" in seen
     assert all(one.split()[3] == "2" for one in seen[2:-2] if one.startswith("mousemove")) and len(seen) > 5
+
+
+def test_a_scroll_without_a_place_is_where_the_pointer_is(tmp_path: Path) -> None:
+    """Before the first action at a place, it is in the middle of the page. A page sees a wheel by its next input."""
+    plain = act.Scroll(direction="down")
+    _, wheels = played(tmp_path, "true", [plain, act.Move(**at(BOX)), plain, plain], asked="wheels")
+    assert wheels[:2] == [100, 100] and wheels[3:5] == [100, 55] and wheels[2] == wheels[5] > 0
 
 
 @pytest.mark.parametrize("button", ["left", "middle", "right"])

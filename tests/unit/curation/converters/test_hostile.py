@@ -238,7 +238,6 @@ def test_metadata_that_a_format_keeps_as_text_is_refused_as_any(
         "pyautogui.click(x=0.5, y=0.5)\npyautogui.click(x=0.6, y=0.5)",
         "flywheel.click(x=7, y=0.5)",
         "flywheel.nothing()",
-        "pyautogui.scroll(-3)",
         "(" * 5000,
         "",
     ],

@@ -27,6 +27,7 @@ def test_a_scroll_shows_the_content_in_its_direction_so_the_finger_moves_against
     direction: act.Direction, expected: str
 ) -> None:
     assert line(act.Scroll(x=0.5, y=0.5, direction=direction)) == f"input swipe {expected} 500"
+    assert line(act.Scroll(direction=direction)) == f"input swipe {expected} 500"
 
 
 def test_a_scroll_near_an_edge_still_moves_the_whole_way() -> None:

@@ -38,6 +38,7 @@ def test_a_drag_moves_several_times_between_its_ends_while_the_button_is_down() 
 def test_a_scroll_turns_the_wheel_at_its_point(direction: act.Direction, button: int) -> None:
     made = events_of(act.Scroll(x=0.5, y=0.5, direction=direction), *SIZE)
     assert made[0] == ["move", 500, 250] and made.count(["button", button, True]) == NOTCHES
+    assert events_of(act.Scroll(direction=direction), *SIZE) == made[1:]  # where the pointer is
 
 
 def test_keys_go_up_in_the_other_order_than_they_went_down() -> None:

@@ -56,6 +56,7 @@ def typed(code: str) -> str:
         (act.RightSingle(x=0.5, y=0.5), ["click(500, 250, button='right')"]),
         (act.LongPress(x=0.5, y=0.5), ["moveTo(500, 250)", "mouseDown()", "mouseUp()"]),
         (act.Scroll(x=0.5, y=0.5, direction="down"), ["moveTo(500, 250)", "scroll(-5)"]),
+        (act.Scroll(direction="up"), ["scroll(5)"]),
         (act.Scroll(x=0.5, y=0.5, direction="right"), ["moveTo(500, 250)", "hscroll(5)"]),
         (
             act.Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4),

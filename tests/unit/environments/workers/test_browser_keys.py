@@ -1,4 +1,4 @@
-"""Keys as workers hand them to Playwright."""
+"""Keys and scrolls as workers hand them to Playwright."""
 
 import sys
 from collections.abc import Iterator
@@ -36,3 +36,11 @@ def test_with_shift_playwright_is_told_the_character(browser: ModuleType) -> Non
         "pgdn": "PageDown", "num7": "7", "shift tab": "Shift+Tab",
     }.items():  # fmt: skip
         assert browser.chord(usual(keys)) == wanted
+
+
+def test_a_scroll_without_a_place_is_where_the_pointer_is(browser: ModuleType) -> None:
+    """BrowserGym's `scroll` moves no pointer; its `scroll_at` does."""
+    (name, given), *rest = browser.calls_of({"type": "scroll", "direction": "up"}, 100, 100)
+    assert (name, given["delta_x"], rest) == ("scroll", 0, []) and given["delta_y"] < 0
+    ((name, placed),) = browser.calls_of({"type": "scroll", "direction": "up", "x": 0.5, "y": 0.2}, 100, 100)
+    assert (name, placed) == ("scroll_at", {"x": 50, "y": 20, "dx": 0, "dy": given["delta_y"]})

@@ -22,7 +22,7 @@ AT = {"x": 0.5, "y": 0.3}
 
 
 def read(code: str) -> Played:
-    return play(code, lambda x, y: (x / SIDES[0], y / SIDES[1]), scrolls_at=(0.5, 0.5))
+    return play(code, lambda x, y: (x / SIDES[0], y / SIDES[1]))
 
 
 def actions(*fields: dict[str, object]) -> tuple[Action, ...]:
@@ -58,7 +58,7 @@ def text(content: str) -> dict[str, object]:
         ("pyautogui.hotkey(['ctrl', 'F'])", keys("ctrl f")),
         ("pyautogui.scroll(5, 500, 300)", [{"type": "scroll", "direction": "up", **AT}]),
         ("pyautogui.scroll(-5, x=500, y=300)", [{"type": "scroll", "direction": "down", **AT}]),
-        ("pyautogui.hscroll(clicks=-2)", [{"type": "scroll", "direction": "left", "x": 0.5, "y": 0.5}]),
+        ("pyautogui.hscroll(clicks=-2)", [{"type": "scroll", "direction": "left"}]),
         (
             "pyautogui.moveTo(200, 200)\npyautogui.drag(100, 0)",
             [{"type": "drag", "x": 0.2, "y": 0.2, "to_x": 0.2 + 0.1, "to_y": 0.2}],

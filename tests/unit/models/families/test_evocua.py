@@ -101,7 +101,7 @@ def test_keys_are_held_in_order_and_released_in_reverse() -> None:
         ({"action": "key", "keys": ["ctrl", "c"]}, [act.Hotkey(key="ctrl c")]),
         ({"action": "key", "keys": ["enter"]}, [act.Hotkey(key="enter")]),
         ({"action": "key", "keys": "enter"}, [act.Hotkey(key="enter")]),
-        ({"action": "scroll", "pixels": -5}, [act.Scroll(x=0.5, y=0.5, direction="down")]),
+        ({"action": "scroll", "pixels": -5}, [act.Scroll(direction="down")]),
         ({"action": "wait"}, [act.Wait()]),
         ({"action": "wait", "time": 3}, [act.Wait(seconds=3)]),
         ({"action": "wait", "time": 100}, [act.Wait(seconds=30)]),

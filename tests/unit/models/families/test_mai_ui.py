@@ -70,7 +70,7 @@ def test_a_swipe_is_the_fingers_so_the_screen_scrolls_the_other_way() -> None:
     assert (found.x * 1080, found.y * 2400) == pytest.approx((540.54, 1201.2), abs=6e-3)
     for way, other in (("down", "up"), ("left", "right"), ("right", "left")):
         plain = read(replied(action="swipe", direction=way)).action
-        assert plain == act.Scroll(x=0.5, y=0.5, direction=other)  # type: ignore[arg-type]
+        assert plain == act.Scroll(direction=other)  # type: ignore[arg-type]
 
 
 def test_a_question_to_the_user_ends_and_an_answer_ends_with_its_words() -> None:
@@ -167,7 +167,7 @@ def test_all_past_replies_are_shown_and_the_last_screens() -> None:
 
 STEPS: tuple[tuple[dict[str, Any], Action], ...] = (
     ({"action": "open", "text": "Settings"}, act.OpenApp(app_name="Settings")),
-    ({"action": "swipe", "direction": "down"}, act.Scroll(x=0.5, y=0.5, direction="up")),
+    ({"action": "swipe", "direction": "down"}, act.Scroll(direction="up")),
     ({"action": "type", "text": "MyNetwork"}, act.Type(content="MyNetwork")),
     ({"action": "open", "text": "Chrome"}, act.OpenApp(app_name="Chrome")),
 )

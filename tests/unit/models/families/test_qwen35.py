@@ -115,8 +115,8 @@ def test_the_demo_of_qwen_cua_clicks_at_the_same_place(place: list[int], wide: l
         (called("key", keys="enter"), [act.Hotkey(key="enter")]),
         (called("type", text="a\nb"), [act.Type(content="a\nb")]),
         (called("type", text="  a\n"), [act.Type(content="  a\n")]),
-        (called("scroll", pixels=-5), [act.Scroll(x=0.5, y=0.5, direction="down")]),
-        (called("hscroll", pixels="3"), [act.Scroll(x=0.5, y=0.5, direction="right")]),
+        (called("scroll", pixels=-5), [act.Scroll(direction="down")]),
+        (called("hscroll", pixels="3"), [act.Scroll(direction="right")]),
         (called("wait", time=2), [act.Wait(seconds=2)]),
         (called("middle_click", coordinate=[999, 0]), [act.MiddleSingle(x=1, y=0)]),
         (called("mouse_move", coordinate=[999, 0]), [act.Move(x=1, y=0)]),
@@ -198,7 +198,7 @@ def test_a_click_and_a_drag_without_a_place_begin_at_the_pointer(name: str, repl
     [
         (called("left_click", coordinate=[999, 0], text="ctrl"), ["ctrl"], act.Click(x=1, y=0)),
         (called("right_click", coordinate=[999, 0], text="ctrl+shift"), ["ctrl", "shift"], act.RightSingle(x=1, y=0)),
-        (called("scroll", pixels=5, text="shift"), ["shift"], act.Scroll(x=0.5, y=0.5, direction="up")),
+        (called("scroll", pixels=5, text="shift"), ["shift"], act.Scroll(direction="up")),
     ],
 )
 def test_a_call_of_qwen35_holds_the_keys_in_its_text(reply: str, keys: list[str], middle: Action) -> None:

@@ -72,4 +72,4 @@ def test_what_ui_tars_2_writes_is_the_same_call_to_the_packages_xml_parsers_unde
             family.read(Completion(never), (1000, 1000)).action == family.read(Completion(plain), (1000, 1000)).action
         )
         written += 1
-    assert written == 24
+    assert written == 25

@@ -164,7 +164,7 @@ def test_a_call_that_is_no_action_of_ours_is_refused_by_its_name(template: str, 
         ("browser", "Hotkey(keys=('ctrl', 'tab'))", [act.Hotkey(key="ctrl tab")]),
         ("browser", "Hotkey(keys='escape')", [act.Hotkey(key="escape")]),
         ("browser", "Launch(url='https://example.com')", [act.Navigate(content="https://example.com")]),
-        ("browser", "Scroll()", [act.Scroll(x=0.5, y=0.5, direction="down")]),
+        ("browser", "Scroll()", [act.Scroll(direction="down")]),
         ("browser", "Scroll(point=[100, 200], direction='up')", [act.Scroll(x=0.1, y=0.2, direction="up")]),
         ("computer", "TripleClick(box=(0, 999))", [act.TripleClick(x=0, y=1)]),
         ("computer", "MiddleClick(box=(0, 999))", [act.MiddleSingle(x=0, y=1)]),
@@ -233,7 +233,7 @@ def test_a_pointer_lasts_for_one_reply() -> None:
     assert dragged.action == act.Drag(x=0, y=0, to_x=1, to_y=0)
     scrolled = read("computer", "Sequence(actions=[Hover(box=(999, 0)), Swipe(amount=1, axis='horizontal')])")
     assert scrolled.action == act.Scroll(x=1, y=0, direction="right")
-    assert read("computer", "Swipe(amount=1, axis='vertical')").action == act.Scroll(x=0.5, y=0.5, direction="up")
+    assert read("computer", "Swipe(amount=1, axis='vertical')").action == act.Scroll(direction="up")
 
 
 @pytest.mark.parametrize(
