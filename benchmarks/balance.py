@@ -67,7 +67,7 @@ def step_samples(lake: Lake, history_images: int) -> list[Sample]:
     for instruction, steps in _trajectories(lake):
         tokens = _tokens(instruction)
         for number, step in enumerate(steps):
-            tokens += _tokens(step["thought"] or "") + _tokens(step["action"])
+            tokens += _tokens(step["thought"] or "") + sum(map(_tokens, step["actions"]))
             samples.append(Sample(_patches(step), min(number + 1, history_images), tokens))
     return samples
 
@@ -78,7 +78,8 @@ def trajectory_samples(lake: Lake) -> list[Sample]:
         Sample(
             _patches(steps[0]),
             len(steps),
-            _tokens(instruction) + sum(_tokens(step["thought"] or "") + _tokens(step["action"]) for step in steps),
+            _tokens(instruction)
+            + sum(_tokens(step["thought"] or "") + sum(map(_tokens, step["actions"])) for step in steps),
         )
         for instruction, steps in _trajectories(lake)
     ]
@@ -93,7 +94,7 @@ def columns(samples: list[Sample]) -> tuple[Ints, Ints, Ints]:
 
 def _trajectories(lake: Lake) -> Iterable[tuple[str, list[dict[str, Any]]]]:
     rows = lake.read("trajectories", ["trajectory_id", "instruction"]).to_pylist()
-    wanted = ["trajectory_id", "step", "screen_width", "screen_height", "thought", "action"]
+    wanted = ["trajectory_id", "step", "screen_width", "screen_height", "thought", "actions"]
     steps: dict[str, list[dict[str, Any]]] = {}
     for row in lake.read("steps", wanted).to_pylist():
         steps.setdefault(row["trajectory_id"], []).append(row)

@@ -149,7 +149,7 @@ def _thought(processor: Any, family: ModelFamily) -> str:
 
 def _reply(processor: Any, family: ModelFamily, thought: str) -> list[int]:
     """Returns the tokens of a reply, behind a prompt that has opened its thinking."""
-    text = family.reply(thought, Wait(), SCREEN).removeprefix(f"{OPEN}\n")
+    text = family.reply(thought, [Wait()], SCREEN).removeprefix(f"{OPEN}\n")
     return processor.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 

@@ -69,7 +69,7 @@ def _row(name: str, count: int) -> dict[str, Any]:
         completion = Completion(mutated(chance, (*SEEDS, *NEWER)))
         begun = time.process_time()
         try:
-            acted += family.read(completion, SCREEN).action is not None
+            acted += bool(family.read(completion, SCREEN).actions)
         except Exception:  # whatever it is, it is what is counted
             raised += 1
         took = time.process_time() - begun

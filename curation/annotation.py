@@ -174,11 +174,11 @@ def grounding_annotations(
 
 def inverse_annotation(step: Step, now: datetime) -> Annotation | None:
     """Annotate the action that led from the step's screen to the next, if one was performed and the screen shows it."""
-    if not step.action or fault_of(step) or step.next_screenshot in (None, step.screenshot):
+    if len(step.actions) != 1 or fault_of(step) or step.next_screenshot in (None, step.screenshot):
         return None
-    if from_json(step.action).type in TERMINAL:
+    if from_json(step.actions[0]).type in TERMINAL:
         return None
-    return _compared(step, annotation(step, "inverse_dynamics", "play", "", step.action, now, 0))
+    return _compared(step, annotation(step, "inverse_dynamics", "play", "", step.actions[0], now, 0))
 
 
 def transition_annotation(

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from models.families.dialects import format_action, format_reply
-from schemas.action import from_json
+from models.families.dialects import format_actions, format_reply
+from schemas.action import from_json_list
 from schemas.tables.pair import Pair
 
 
@@ -32,7 +32,7 @@ class PartingStep:
     step: int
     screenshot: str
     raw_text: str
-    action: str | None
+    actions: Sequence[str]
     thought: str
 
 
@@ -78,9 +78,9 @@ def pairs_of(rows: Sequence[PartingStep], iteration: int) -> list[Pair]:
 
 def reply_of(row: PartingStep) -> str:
     """Return a step's reply in thousandths of the screen; the recorded text if it has no action."""
-    if row.action is None:
+    if not row.actions:
         return row.raw_text
-    return format_reply(row.thought, format_action(from_json(row.action)))
+    return format_reply(row.thought, format_actions(from_json_list(row.actions)))
 
 
 def _crossings(rows: Iterable[PartingStep]) -> dict[tuple[str, ...], _Crossing]:
@@ -90,9 +90,9 @@ def _crossings(rows: Iterable[PartingStep]) -> dict[tuple[str, ...], _Crossing]:
         context: tuple[str, ...] = ()
         for row in steps:
             context = (*context, row.screenshot)
-            action = row.action or row.raw_text
-            crossings.setdefault(context, _Crossing()).add(action, row)
-            context = (*context, action)
+            does = "\n".join(row.actions) or row.raw_text
+            crossings.setdefault(context, _Crossing()).add(does, row)
+            context = (*context, does)
     return crossings
 
 

@@ -23,9 +23,9 @@ from datetime import datetime
 from typing import Literal
 
 from curation.gates.actions import fault_of
-from models.families.dialects import format_action, format_reply
+from models.families.dialects import format_action, format_actions, format_reply
 from models.thoughts import reflective_thought, templated_thought
-from schemas.action import TERMINAL, Action, from_json
+from schemas.action import TERMINAL, Action, from_json, from_json_list
 from schemas.tables.annotation import Annotation
 from schemas.tables.pair import Pair
 from schemas.tables.reflection import RULES, Reflection
@@ -94,7 +94,7 @@ def states_of(failed: Trajectory, steps: Sequence[Step], latest: int) -> list[in
         latest: the last step from which a correction has its full number of steps. A screen that occurs up to this step
             counts with its last occurrence up to it; a screen that occurs only later, with its first occurrence.
     """
-    end = next((number for number, step in enumerate(steps) if step.action is None), len(steps) - 1)
+    end = next((number for number, step in enumerate(steps) if not step.actions), len(steps) - 1)
     shown: dict[str, int] = {}
     for number, step in enumerate(steps[: end + 1]):
         if number <= latest or step.screenshot not in shown:
@@ -117,25 +117,25 @@ def led_nowhere(
     """Return the actions that are known to fail, by screen, from trajectories of one task and seed.
 
     These actions ended a trajectory without success, could not be performed, or changed nothing visible; the recorded
-    action of the `wrong` step is one of them.
+    action of the `wrong` step is one of them. A reply with several actions has none: another first action may not help.
     """
     found: dict[str, dict[str, Action]] = {}
-    if wrong.action is not None:
-        found[wrong.screenshot] = {wrong.action: from_json(wrong.action)}
+    if len(wrong.actions) == 1:
+        found[wrong.screenshot] = {wrong.actions[0]: from_json(wrong.actions[0])}
     for trajectory, steps in trajectories:
         for step in steps:
             ended = step is steps[-1] and trajectory.termination not in ("max_steps", "truncated")
             lost = ended and trajectory.success is False
             still = step.next_screenshot == step.screenshot and not (ended and trajectory.success)
-            if step.action is not None and (lost or still or step.action_error):
-                found.setdefault(step.screenshot, {})[step.action] = from_json(step.action)
+            if len(step.actions) == 1 and (lost or still or step.action_error):
+                found.setdefault(step.screenshot, {})[step.actions[0]] = from_json(step.actions[0])
     return {screen: tuple(actions.values()) for screen, actions in found.items()}
 
 
 def recoverable(failed: Trajectory, steps: Sequence[Step], state: int) -> bool:
     """Whether a trajectory continued after the step, so that a later step can recover."""
     step = steps[state]
-    performed = step.action is not None and not step.action_error and from_json(step.action).type not in TERMINAL
+    performed = bool(step.actions) and not step.action_error and not set(step.types) & set(TERMINAL)
     ended = state == len(steps) - 1 and failed.termination != "max_steps"
     return performed and not ended and step.next_screenshot is not None
 
@@ -175,7 +175,7 @@ def annotation_of(correction: CorrectedTrajectory, now: datetime) -> Annotation:
         kind=correction.kind,
         author=step.policy_version,
         thought=_thought(step),
-        action=step.action,
+        action=step.first,
         before=None,
         after=None,
         created_at=now,
@@ -185,7 +185,7 @@ def annotation_of(correction: CorrectedTrajectory, now: datetime) -> Annotation:
 def finding_of(correction: CorrectedTrajectory, now: datetime) -> Reflection:
     """Return the finding that the failed trajectory went wrong at a step, since another action succeeded there."""
     step = correction.performed[correction.step]
-    action = format_action(from_json(step.action)) if step.action else ""
+    done = ", ".join(format_action(action) for action in from_json_list(step.actions))
     return Reflection(
         trajectory_id=correction.failed.trajectory_id,
         step=correction.step,
@@ -194,7 +194,7 @@ def finding_of(correction: CorrectedTrajectory, now: datetime) -> Reflection:
         iteration=correction.failed.iteration,
         last_step_correct=False,
         last_step_redundant=None,
-        reflection=f"in its place {action} succeeded",
+        reflection=f"in its place {done} succeeded",
         created_at=now,
     )
 
@@ -210,7 +210,7 @@ def pair_of(correction: CorrectedTrajectory) -> Pair | None:
         return None
     chosen, rejected = correction.performed[correction.step], correction.recorded[correction.step]
     in_vain = chosen.next_screenshot == chosen.screenshot and chosen is not correction.performed[-1]
-    if chosen.action == rejected.action or in_vain:
+    if chosen.actions == rejected.actions or in_vain:
         return None
     failed = correction.failed
     better, worse = _thoughts(chosen, rejected, correction.reflects)
@@ -237,7 +237,7 @@ def shares(names: Mapping[str, Sequence[str]], most: int) -> list[str]:
 
 
 def _thought(step: Step) -> str:
-    return step.thought or (templated_thought(from_json(step.action)) if step.action else "")
+    return step.thought or (templated_thought(from_json(step.first)) if step.first else "")
 
 
 def _thoughts(chosen: Step, rejected: Step, reflects: bool) -> tuple[str, str]:
@@ -246,20 +246,20 @@ def _thoughts(chosen: Step, rejected: Step, reflects: bool) -> tuple[str, str]:
     There are none if one side has no template. A reply without an action is unchanged, and the other side gets the same
     thought.
     """
-    if rejected.action is None or chosen.action is None:
+    if rejected.first is None or chosen.first is None:
         return rejected.thought, rejected.thought
     if chosen.actor == rejected.actor and chosen.thought and rejected.thought:
         return chosen.thought, rejected.thought
-    better, worse = (templated_thought(from_json(action)) for action in (chosen.action, rejected.action))
+    better, worse = (templated_thought(from_json(action)) for action in (chosen.first, rejected.first))
     if not (better and worse):
         return "", ""
     return reflective_thought(better) if reflects else better, worse
 
 
 def _reply(step: Step, thought: str) -> str:
-    if step.action is None:
+    if not step.actions:
         return step.raw_text
-    return format_reply(thought, format_action(from_json(step.action)))
+    return format_reply(thought, format_actions(from_json_list(step.actions)))
 
 
 def _name(correction: CorrectedTrajectory, what: str) -> str:
@@ -318,4 +318,4 @@ def redundant_steps(trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, 
 
 def changed_nothing(step: Step) -> bool:
     """Whether the screens before and after a step's action are equal pixel by pixel; false for a terminal action."""
-    return step.next_screenshot == step.screenshot and step.action_type not in TERMINAL
+    return step.next_screenshot == step.screenshot and not set(step.types) & set(TERMINAL)

@@ -16,7 +16,7 @@ from curation.converters.units import scale_of
 from curation.gates.thoughts import holds_action, repeats_itself
 from models.proposers import alike
 from models.thinkers.thinker import ThinkerCase, ThinkerThought
-from schemas.action import Action, Drag, from_json, point_of
+from schemas.action import Action, Drag, point_of
 from schemas.tables.annotation import PATTERNS, Annotation, Pattern
 from schemas.tables.step import Step
 
@@ -130,7 +130,7 @@ def thought_annotation(
         kind="thought",
         author=author,
         thought=thought.text.strip(),
-        action=step.action,
+        action=step.first,
         before=None,
         after=None,
         created_at=now,
@@ -153,13 +153,12 @@ def usable_steps(steps: Sequence[Step], usable: int | None) -> list[Step]:
     """
     found: list[Step] = []
     for step in steps:
-        if step.action is None or (usable is not None and step.step >= usable):
+        if not step.actions or (usable is not None and step.step >= usable):
             break
         found.append(step)
     return found
 
 
 def changed_nothing(before: Step, step: Step) -> bool:
-    """Whether the previous step's action left the screen unchanged."""
-    waited = before.action is not None and from_json(before.action).type == "wait"
-    return before.screenshot == step.screenshot and not waited
+    """Whether the previous step's actions left the screen unchanged, without a wait among them."""
+    return before.screenshot == step.screenshot and "wait" not in before.types

@@ -32,12 +32,11 @@ class StoredTrajectory:
     steps: "tuple[Step, ...]"
     _lake: StoredLake
 
-    def action(self, step: int) -> "Action | None":
-        """Return the action of a step; None if the reply has no action."""
-        from schemas.action import from_json
+    def actions(self, step: int) -> "list[Action]":
+        """Return the actions of a step's reply, in order; empty if the reply has no action."""
+        from schemas.action import from_json_list
 
-        text = self.steps[step].action
-        return from_json(text) if text else None
+        return from_json_list(self.steps[step].actions)
 
     def image(self, step: int) -> "Image.Image":
         """Decode the screenshot that the policy saw before a step.

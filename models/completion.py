@@ -26,15 +26,18 @@ class Completion:
     """Kind of the actor, if it differs from the policy that was asked: `person` for a person's replacement."""
     thought: str = ""
     action_text: str = ""
-    """Text of the action, as the model wrote it."""
-    action: Action | None = None
-    """The action; None if the text holds none, with the reason in `error`."""
+    """Text of the actions, as the model wrote it."""
+    actions: tuple[Action, ...] = ()
+    """The actions to perform, in order; empty if the text holds none, with the reason in `error`."""
     error: str | None = None
-    further: tuple[Action, ...] = ()
-    """Later actions in the text."""
-    parts: int = 1
-    """Number of actions of the first call, including `action`; these actions are performed, one per step."""
+    dropped: tuple[Action, ...] = ()
+    """Later actions in the text that are not performed, because the model's format has one call a reply."""
     unused: tuple[str, ...] = ()
     """Arguments of the first call for which no action has a field, each as `name=value`; they have no effect."""
     family: str = ""
     """Model family that read the reply; empty for an actor that is no model."""
+
+    @property
+    def first(self) -> Action | None:
+        """Returns the first action; None if the text holds none."""
+        return self.actions[0] if self.actions else None

@@ -56,7 +56,7 @@ class PageExplorer(Explorer):
 
     def _completion(self, context: Context) -> Completion:
         chance = random.Random(f"{context.seed} {len(context.turns)}")
-        last = parse_reply(context.turns[-1].action_text).action if context.turns else None
+        last = parse_reply(context.turns[-1].action_text).first if context.turns else None
         text = format_action(_choose(chance, context, last), self.dialect)
         return parse_reply(format_reply("", text))
 

@@ -91,7 +91,7 @@ class Proposer(Policy, Generic[Options]):
             good = {
                 place: one
                 for place, one in zip(left, proposed, strict=True)
-                if one.failure or (one.action is not None and not avoided(one.action, contexts[place]))
+                if one.failure or (one.first is not None and not avoided(one.first, contexts[place]))
             }
             for place, one in good.items():
                 found[place] = one

@@ -80,7 +80,7 @@ class VlmPolicy(Policy):
         if not completion.cut or isinstance(self.family, TinyFamily):
             return read
         error = f"{CUT} {self._max_tokens} tokens (policy.max_new_tokens)"
-        return replace(read, action=None, further=(), parts=1, error=error)
+        return replace(read, actions=(), dropped=(), error=error)
 
 
 def backend_of(config: PolicyConfig, directory: Path) -> str:

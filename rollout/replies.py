@@ -7,7 +7,7 @@ The sandbox performs the reviewer's decision. The trajectory is rolled out and r
 Recorded steps are converted to replies that are performed again.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from models.completion import Completion
@@ -16,7 +16,7 @@ from models.policy import Context
 from models.thoughts import reflective_thought, templated_thought
 from rollout.actor import Acts
 from rollout.trajectory import StepReply
-from schemas.action import Action, from_json
+from schemas.action import Action, from_json_list
 from schemas.tables.step import Step
 
 PERSON = "person"
@@ -54,25 +54,30 @@ def by_person(name: str, thought: str, action: Action, dialect: str) -> Completi
     """
     text = format_action(action, dialect if dialect in DIALECTS else DIALECTS[0])
     return Completion(
-        text=format_reply(thought, text), version=name, actor=PERSON, thought=thought, action_text=text, action=action
+        text=format_reply(thought, text),
+        version=name,
+        actor=PERSON,
+        thought=thought,
+        action_text=text,
+        actions=(action,),
     )
 
 
-Write = Callable[[Action, tuple[int, int]], str]
-"""Function that formats an action for a screen of a given width and height."""
+Write = Callable[[Sequence[Action], tuple[int, int]], str]
+"""Function that formats the actions of a reply for a screen of a given width and height."""
 
 
 def recorded(step: Step, write: Write) -> StepReply:
     """Return the recorded reply of a step with an action. The reply keeps its author."""
-    action = from_json(step.action or "")
+    actions = from_json_list(step.actions)
     completion = Completion(
         step.raw_text,
         tuple(step.token_ids or ()),
         tuple(step.logprobs or ()),
         version=step.policy_version,
         thought=step.thought,
-        action_text=write(action, (step.screen_width, step.screen_height)),
-        action=action,
+        action_text=write(actions, (step.screen_width, step.screen_height)),
+        actions=tuple(actions),
         family=step.family or "",
     )
     return StepReply(completion, step.actor, step.dialect)
@@ -82,15 +87,15 @@ def corrected(step: Step, person: str, thought: str, action: Action, write: Writ
     """Return a reviewer's reply that replaces a recorded step."""
     completion = by_person(person, thought, action, step.dialect)
     return StepReply(
-        replace(completion, action_text=write(action, (step.screen_width, step.screen_height))), PERSON, step.dialect
+        replace(completion, action_text=write([action], (step.screen_width, step.screen_height))), PERSON, step.dialect
     )
 
 
 def admitting(reply: StepReply) -> StepReply:
     """Return a copy of a reply for use after an error. Its thought first admits the error, and it has no tokens."""
     completion = reply.completion
-    assert completion.action is not None
-    thought = reflective_thought(completion.thought or templated_thought(completion.action))
+    assert completion.first is not None
+    thought = reflective_thought(completion.thought or templated_thought(completion.first))
     text = format_reply(thought, completion.action_text)
     shown = replace(completion, text=text, thought=thought, token_ids=(), logprobs=())
     return replace(reply, completion=shown)

@@ -18,8 +18,9 @@ from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from models.policy import Context
 from rollout.actor import Acts
-from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, StepReply, given, parts_of
-from schemas.action import Action, CallUser, Finished, point_of, to_json
+from rollout.batch import Batch
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, StepReply, given
+from schemas.action import Action, point_of, to_json
 from schemas.context import ContextRule
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure, is_environment_failure
 from schemas.observation import Observation, Outcome, PastStep, elements_json
@@ -75,8 +76,6 @@ class _Session:
     turns: list[PastStep] = field(default_factory=list[PastStep])
     steps: list[Step] = field(default_factory=list[Step])
     screenshots: dict[str, Observation] = field(default_factory=dict[str, Observation])
-    parts: list[StepReply] = field(default_factory=list[StepReply])
-    """Actions of the last reply's call that are not performed yet, such as typing after a click in the same call."""
     outcome: Outcome = _OPEN
     termination: Termination = "max_steps"
     failure: TrajectoryFailure | None = None
@@ -88,19 +87,16 @@ class _Session:
         self.instruction = seen.instruction
         for number in range(self.planned.most_steps):
             clock = time.perf_counter()
-            begun = bool(self.parts)
-            reply = self.parts.pop(0) if begun else await self._reply(number, seen)
+            reply = await self._reply(number, seen)
             completion, think_ms = reply.completion, (time.perf_counter() - clock) * 1000
             self.steps.append(_step(self.planned, number, seen, reply, observe_ms, think_ms))
-            if completion.action is None:
+            if not completion.actions:
                 raise ActionFailure(completion.error or "no action in the reply")
-            await self._perform(sandbox, completion.action, verifier)
-            if not begun:
-                self._add_past(PastStep(completion.thought, completion.action_text, _without_elements(seen)))
-                self.parts = [] if self.steps[-1].action_error else parts_of(reply)
+            last = await self._perform(sandbox, completion.actions, verifier)
+            self._add_past(PastStep(completion.thought, completion.action_text, _without_elements(seen)))
             seen, observe_ms = await self._observe(sandbox)
             self._update_last(next_screenshot=_digest(seen.png))
-            if (ended := self._ended(completion.action)) is not None:
+            if (ended := self._ended(last)) is not None:
                 self.termination = ended
                 break
         if verifier is not None and not verifier.each_step:
@@ -138,25 +134,27 @@ class _Session:
             decode(seen.png)
         except ValueError as error:
             digest = _digest(seen.png)
-            if all(digest != step.screenshot for step in self.steps):
+            if all(digest not in (step.screenshot, *step.frames) for step in self.steps):
                 del self.screenshots[digest]
                 if self.steps:
                     self._update_last(next_screenshot=None)
             raise SandboxFailure(f"the screen {error}") from error
 
-    async def _perform(self, sandbox: Sandbox, action: Action, verifier: Verifier | None) -> None:
-        clock = time.perf_counter()
+    async def _perform(self, sandbox: Sandbox, actions: Sequence[Action], verifier: Verifier | None) -> Action:
+        """Perform the actions of the last step's reply, and return the last action that was tried."""
+        batch = Batch(actions, self.outcome)
         try:
-            if isinstance(action, Finished | CallUser):
-                await sandbox.conclude(action)
-            elif refused := await sandbox.perform(action):
-                self._update_last(action_error=refused)
-        except ActionFailure as failure:
-            self._update_last(action_error=failure.reason)
-            raise
-        if verifier is not None and verifier.each_step:
-            self.outcome = await sandbox.verify(verifier)
-        self._update_last(act_ms=(time.perf_counter() - clock) * 1000)
+            await batch.perform(sandbox, verifier, lambda: self._frame(sandbox))
+        finally:
+            self.outcome = batch.outcome
+            self._update_last(action_error=batch.error, act_ms=batch.act_ms, frames=batch.frames)
+        return batch.last
+
+    async def _frame(self, sandbox: Sandbox) -> str:
+        """Record the screen between two actions of a reply, and return its sha256."""
+        seen = await sandbox.observe()
+        self.screenshots[digest := _digest(seen.png)] = seen
+        return digest
 
     async def _observe(self, sandbox: Sandbox) -> tuple[Observation, float]:
         clock = time.perf_counter()
@@ -216,8 +214,8 @@ def _step(
     think_ms: float,
 ) -> Step:
     completion = reply.completion
-    action = completion.action
-    point = point_of(action) if action is not None else None
+    first = completion.first
+    point = point_of(first) if first is not None else None
     return Step(
         trajectory_id=planned.trajectory_id,
         step=number,
@@ -227,8 +225,8 @@ def _step(
         screen_width=seen.width,
         screen_height=seen.height,
         thought=completion.thought,
-        action=to_json(action) if action is not None else None,
-        action_type=action.type if action is not None else None,
+        actions=[to_json(action) for action in completion.actions],
+        action_type=first.type if first is not None else None,
         x=point[0] if point else None,
         y=point[1] if point else None,
         dialect=reply.dialect,

@@ -26,17 +26,10 @@ class StepReply:
     """An actor's reply in a step, to be performed unchanged."""
 
     completion: Completion
-    """Completion with an action and the version of its author."""
+    """Completion with its actions and the version of its author."""
     actor: str
     """Name of the author, as in `Step.actor`."""
     dialect: str
-
-
-def parts_of(reply: StepReply) -> list[StepReply]:
-    """Return a reply for each further action of a reply's call, without tokens, text or thought."""
-    made = reply.completion
-    bare = replace(made, text="", thought="", action_text="", token_ids=(), logprobs=(), unused=(), further=(), parts=1)
-    return [replace(reply, completion=replace(bare, action=one)) for one in made.further[: made.parts - 1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ called dialects.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -345,6 +345,11 @@ def from_json(text: str) -> Action:
             1].
     """
     return _ADAPTER.validate_json(text)
+
+
+def from_json_list(texts: Iterable[str]) -> list[Action]:
+    """Reads the actions of one reply, in order, from their canonical JSON; raises as `from_json`."""
+    return [from_json(text) for text in texts]
 
 
 def action_of(fields: dict[str, object]) -> Action:

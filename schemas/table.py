@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from common.text import Storable
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of all table contracts together.
 
 `flywheel upgrade` upgrades a lake of an older version. A lake of a newer version is refused.

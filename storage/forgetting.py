@@ -94,7 +94,7 @@ def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
         connection.execute("CREATE TEMP TABLE names AS SELECT unnest($1) AS trajectory_id", [sorted(names)])
         rows = connection.sql("""
             WITH shown AS (
-                SELECT trajectory_id, unnest([screenshot, next_screenshot]) AS sha256 FROM steps
+                SELECT trajectory_id, unnest([screenshot, next_screenshot] || frames) AS sha256 FROM steps
                 UNION ALL SELECT trajectory_id, unnest([before, after]) FROM annotations
             )
             SELECT sha256 FROM shown SEMI JOIN names USING (trajectory_id) WHERE sha256 IS NOT NULL

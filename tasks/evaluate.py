@@ -206,7 +206,7 @@ def _row(record: FinishedTrajectory, suite: str) -> Evaluation:
         reward=made.reward,
         n_steps=made.n_steps,
         failure_boundary=made.failure_boundary,
-        unparsable=bool(steps) and steps[-1].action is None,
+        unparsable=bool(steps) and not steps[-1].actions,
         think_ms=sum(step.think_ms for step in steps) / len(steps) if steps else None,
         final_phash=None if screen is None else difference_hash(record.screenshots[screen].png),
     )

@@ -163,6 +163,8 @@ def _used_pictures(lake: Lake, pictures: Collection[str], doomed: Collection[str
     for column in ("screenshot", "next_screenshot"):
         rows = lake.read("steps", ["trajectory_id", column], {column: list(pictures)}).to_pylist()
         found |= {row[column] for row in rows if row["trajectory_id"] not in doomed}
+    for row in lake.read("steps", ["trajectory_id", "frames"]).to_pylist():
+        found |= set() if row["trajectory_id"] in doomed else set(pictures) & set(row["frames"])
     return found
 
 

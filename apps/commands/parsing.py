@@ -120,8 +120,7 @@ def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[
     from models.completion import Completion
 
     read = family.read(Completion(storable(reply)), screen)
-    actions = [] if read.action is None else [read.action, *read.further]
-    listed = [{"type": action.type, **action.model_dump(exclude={"type"})} for action in actions]
+    listed = [{"type": action.type, **action.model_dump(exclude={"type"})} for action in (*read.actions, *read.dropped)]
     unused = {"unused": list(read.unused)} if read.unused else {}
     sentence = {"sentence": words} if (words := family.sentence(read.action_text)) else {}
     return {"thought": read.thought, **sentence, "actions": listed, **unused, "error": read.error}

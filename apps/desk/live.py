@@ -134,7 +134,7 @@ class LiveSession:
             "decided": {"person": last.person, "decision": last.decision} if last else None,
             "result": self.result.model_dump(include=RESULT) if self.result else {},
             "proposal": proposal and {
-                "thought": proposal.thought, "action": proposal.action,
+                "thought": proposal.thought, "action": proposal.first,
                 "error": proposal.error, "text": proposal.text,
             },
         }  # fmt: skip
@@ -199,7 +199,7 @@ class LiveSessions:
             raise UsageError("`action`: an override needs the action to perform.")
         if session.answer is None or session.answer.done() or session.number != number:
             raise Conflict(session.reviews[-1:])
-        if decided.decision == "accept" and (session.proposal is None or session.proposal.action is None):
+        if decided.decision == "accept" and (session.proposal is None or session.proposal.first is None):
             raise UsageError("`decision`: the proposal holds no action; override it.")
         session.answer.set_result(decided)
 
@@ -301,7 +301,7 @@ class LiveSessions:
             session.answer = None
         review = await asyncio.to_thread(self._write, session, proposal, decided)
         session.reviews.append(review)
-        action = decided.action if decided.decision == "override" else proposal.action
+        action = decided.action if decided.decision == "override" else proposal.first
         thought = decided.thought if decided.decision == "override" else proposal.thought
         assert action is not None
         proposer = EXPLORER if session.proposer == EXPLORER else "policy"
@@ -313,7 +313,7 @@ class LiveSessions:
         return proposal
 
     def _write(self, session: LiveSession, proposal: Completion, decided: ProposalDecision) -> Review:
-        original = to_json(proposal.action) if proposal.action else None
+        original = to_json(proposal.actions[0]) if len(proposal.actions) == 1 else None
         draft = _draft(session, decided)
         return write_review(self._patient, draft, session.planned.iteration, (original, proposal.thought))
 

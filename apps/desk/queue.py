@@ -192,7 +192,7 @@ class Queue:
             "iteration": sorted({row.iteration for row in rows}),
             "trajectory_id": [row.trajectory_id for row in rows],
         }
-        columns = ["trajectory_id", "step", "screenshot", "action", "screen_width", "screen_height"]
+        columns = ["trajectory_id", "step", "screenshot", "actions", "screen_width", "screen_height"]
         steps = self._lake.read("steps", columns, where).to_pylist() if rows else []
         by_place = {(one["trajectory_id"], one["step"]): one for one in steps}
         places: list[QueueEntry] = []
@@ -202,7 +202,7 @@ class Queue:
             fields |= {"task": names[row.task_id], "open_with": elsewhere.get(row.trajectory_id, "")}
             if step:
                 size = {"width": step["screen_width"], "height": step["screen_height"]}
-                fields |= {"screenshot": step["screenshot"], "action": step["action"], **size}
+                fields |= {"screenshot": step["screenshot"], "action": next(iter(step["actions"]), None), **size}
             places.append(QueueEntry(**fields, step=step["step"] if step else 0))
         return places
 

@@ -46,7 +46,7 @@ class StepView(_Viewed):
     thoughts: list[ThoughtView]
     """Annotated thoughts, newest first."""
     action: str | None
-    """Canonical JSON."""
+    """Canonical JSON of the first action."""
     error: str | None
     raw_text: str
     actor: str
@@ -191,10 +191,11 @@ def _steps(steps: Sequence[Step], reviews: Sequence[Review], noted: Sequence[Ann
         correction = corrected.get(step.step)
         fields: dict[str, Any] = {
             field: getattr(step, field)
-            for field in ("step", "screenshot", "next_screenshot", "thought", "action", "raw_text", "actor")
+            for field in ("step", "screenshot", "next_screenshot", "thought", "raw_text", "actor")
         }
         one = StepView(
             **fields,
+            action=step.first,
             thoughts=[ThoughtView.model_validate(one) for one in noted if one.step == step.step],
             policy_version=step.policy_version,
             width=step.screen_width,

@@ -9,13 +9,13 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from common.picture import rgb_of, size_of, stored_plain
 from curation.converters.exchanged import Picture
 from curation.private import Secrets
 from curation.redaction import Redactor, typed
-from schemas.action import Action, from_json, to_json
+from schemas.action import Action, from_json_list, to_json
 from schemas.failure import is_environment_failure
 from schemas.observation import Element, elements_of
 from schemas.tables.reading import ScreenReading
@@ -47,9 +47,9 @@ class Frame:
     picture: str | None
     """A data URI; None if it was left out."""
     action: str
-    """Text of the action."""
+    """Text of the actions."""
     marks: list[tuple[float, float]]
-    """Points of the action, in pixels of the screen."""
+    """Points of the actions, in pixels of the screen."""
     radius: float
     """Radius of a mark."""
 
@@ -132,10 +132,11 @@ def _latest(lake: Lake) -> list[Trajectory]:
 
 
 def _frame(step: Step, picture: str | None) -> Frame:
-    fields, size = json.loads(step.action) if step.action else {}, (step.screen_width, step.screen_height)
-    named = [(fields[x], fields[y]) for x, y in (("x", "y"), ("to_x", "to_y")) if x in fields]
+    done, size = [json.loads(action) for action in step.actions], (step.screen_width, step.screen_height)
+    named = [(one[x], one[y]) for one in done for x, y in (("x", "y"), ("to_x", "to_y")) if x in one]
     marks = [(round(x * size[0], 1), round(y * size[1], 1)) for x, y in named]
-    return Frame(step, picture, describe(step.action), marks, round(max(size) / 30, 1))
+    text = "; ".join(describe(action) for action in step.actions or [None])
+    return Frame(step, picture, text, marks, round(max(size) / 30, 1))
 
 
 def _pictures(lake: Lake, hashes: list[str], redacted: "RedactedView") -> dict[str, str]:
@@ -175,8 +176,8 @@ class RedactedView:
         self._screens = _screens(lake, steps)
         actions: dict[str, list[tuple[str, Action | None]]] = {}
         for step in steps:
-            action = from_json(step.action) if step.action else None
-            actions.setdefault(step.trajectory_id, []).append((step.screenshot, action))
+            done = [(step.screenshot, action) for action in from_json_list(step.actions) or [None]]
+            actions.setdefault(step.trajectory_id, []).extend(done)
         found = (typed(one, self._screens) for one in actions.values())
         self._secrets = Secrets(frozenset(secret for secrets in found for secret in secrets.all))
 
@@ -186,11 +187,10 @@ class RedactedView:
 
     def row(self, row: R) -> R:
         """A trajectory or a step, its texts redacted, without the screen's elements."""
-        texts = {key: self.text(text) for key in TEXTS if (text := getattr(row, key, None))}
+        texts: dict[str, Any] = {key: self.text(text) for key in TEXTS if (text := getattr(row, key, None))}
         if isinstance(row, Step):
-            texts["elements"] = "[]"
-        if isinstance(row, Step) and row.action:
-            texts["action"] = to_json(self._redactor.action(from_json(row.action), self._secrets))
+            actions = (self._redactor.action(action, self._secrets) for action in from_json_list(row.actions))
+            texts |= {"elements": "[]", "actions": [to_json(action) for action in actions]}
         return row.model_copy(update=texts)
 
     def png(self, row: Screenshot) -> bytes:

@@ -31,12 +31,12 @@ def mixed_samples(
         screens = 1 if single else min(MOST_SCREENS, 1 + int(draw.lognormvariate(0.9, 0.7)))
         size = sizes[0] if single else draw.choice(sizes)
         shown = [_screen(draw, size, pngs) for _ in range(screens)]
-        past = tuple(Past(f"Look for {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in shown[1:])
+        past = tuple(Past(f"Look for {draw.choice(NAMES)}.", ('{"type":"wait"}',)) for _ in shown[1:])
         x, y = draw.random(), draw.random()
         hints = 0 if single else 4 * int(draw.lognormvariate(1.0, 0.9))
         instruction = f'Click on the "{draw.choice(NAMES)}" button.' + f" Look for {draw.choice(NAMES)}." * hints
         click = to_json(Click(x=x, y=y))
-        samples.append(TrainSample(f"mix/{number}", tuple(shown), instruction, past, "Click it.", click))
+        samples.append(TrainSample(f"mix/{number}", tuple(shown), instruction, past, "Click it.", (click,)))
     return samples, pngs
 
 

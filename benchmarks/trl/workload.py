@@ -107,13 +107,13 @@ def _write(folder: Path, name: str, scale: Scale) -> Workload:
 
 def _sample(draw: random.Random, pngs: dict[str, bytes], sizes: Sequence[tuple[int, int]], past: bool) -> TrainSample:
     before = tuple(
-        Past(f"Go to {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in range(past * draw.choice((0, 0, 1, 4, 9)))
+        Past(f"Go to {draw.choice(NAMES)}.", ('{"type":"wait"}',)) for _ in range(past * draw.choice((0, 0, 1, 4, 9)))
     )
     size = draw.choice(sizes)
     screens = [_screen(draw, size, pngs) for _ in range(min(2, len(before) + 1))]
     click = to_json(Click(x=round(draw.random(), 2), y=round(draw.random(), 2)))
     name = draw.choice(NAMES) if len(sizes) > 1 else NAMES[0]
-    return TrainSample("form/click", tuple(screens), f'Click on the "{name}" button.', before, "Click on it.", click)
+    return TrainSample("form/click", tuple(screens), f'Click on the "{name}" button.', before, "Click on it.", (click,))
 
 
 def _preference(at: int, sample: TrainSample) -> Preference:

@@ -244,7 +244,7 @@ def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field:
         Refused: a point is outside of the screen.
     """
     read = parse_reply(text, scale_of(unit, screen.width, screen.height))
-    if read.action is None and read.error and "or equal to" in read.error:
+    if not read.actions and read.error and "or equal to" in read.error:
         outside = f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}"
         raise RecordRefused(place, field, f"{outside}; --unit names another unit")
     return step_of(read, screen)
@@ -256,8 +256,8 @@ def step_of(read: Completion, screen: Picture) -> ExchangedStep:
     Other replies with several actions stay texts: the next screen shows the result of all of them, so that the first
     alone would be another step.
     """
-    match (read.action, *read.further):
-        case (None, *_):
+    match (*read.actions, *read.dropped):
+        case ():
             return ExchangedStep(screen, text=read.text, error=read.error)
         case (Type() as typed, Hotkey(key="enter" | "return")):
             action = Type(content=typed.content.removesuffix("\n") + "\n")

@@ -126,12 +126,14 @@ def _exchanged(
 ) -> ExchangedStep:
     extra = storable_json(json.loads(step.extra or "{}"))
     target = _target(step.step, extra.get(OWN, {}).get("target"), correction, targets)
+    several = len(step.actions) > 1
+    action = None if several or not step.first else action_of(storable_json(json.loads(step.first)))
     return ExchangedStep(
         screen=picture,
         thought=step.thought,
-        action=action_of(storable_json(json.loads(step.action))) if step.action else None,
-        text=step.raw_text if step.action is None else "",
-        error=step.action_error,
+        action=action,
+        text=step.raw_text if action is None else "",
+        error=f"{len(step.actions)} actions in one reply" if several else step.action_error,
         found=found,
         about=StepAbout(
             actor=step.actor,
@@ -247,7 +249,7 @@ def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
         screen_width=step.screen.width,
         screen_height=step.screen.height,
         thought=step.thought,
-        action=to_json(action) if action else None,
+        actions=[to_json(action)] if action else [],
         action_type=action.type if action else None,
         x=point[0] if point else None,
         y=point[1] if point else None,

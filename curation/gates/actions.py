@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from curation.gates.gate import Gate, GateContext, GateResult
-from schemas.action import from_json
+from schemas.action import from_json_list
 from schemas.config.section import Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
@@ -33,13 +33,13 @@ class ActionsGate(Gate[Section]):
 
 def fault_of(step: Step) -> str:
     """Return the fault of a step's action, to be read after `step N`; empty if there is none."""
-    if step.action is None or step.action_error:
+    if not step.actions or step.action_error:
         why = f": {step.action_error}" if step.action_error else ""
         return f"holds no action that could be performed{why}"
     if not all(0 <= place <= 1 for place in (step.x, step.y) if place is not None):
         return "points outside the screen"
     try:
-        from_json(step.action)
+        from_json_list(step.actions)
     except ValidationError as error:
         return "points outside the screen" if _outside(error.errors()) else "holds an unreadable action"
     return ""

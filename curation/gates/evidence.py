@@ -36,8 +36,9 @@ class EvidenceGate(Gate[EvidenceOptions]):
         """Check a success for evidence; return None for a failure."""
         if not succeeded(trajectory, context):
             return None
-        ends = sum(step.action_type == "finished" for step in steps)
-        idle = all(step.action_type in (*TERMINAL, "wait", None) for step in steps)
+        types = [kind for step in steps for kind in step.types]
+        ends = types.count("finished")
+        idle = all(kind in (*TERMINAL, "wait") for kind in types)
         if ends <= 1 and idle and context.judged is None and steps and _answers(steps[-1]):
             return GateResult(True, "the question was answered")
         if idle:
@@ -54,7 +55,7 @@ class EvidenceGate(Gate[EvidenceOptions]):
 
 def _answers(step: Step) -> bool:
     """Whether a step ends the trajectory with an answer, which a verifier may expect."""
-    return step.action_type == "finished" and bool(json.loads(step.action or "{}").get("content", "").strip())
+    return step.types[-1:] == ["finished"] and bool(json.loads(step.actions[-1]).get("content", "").strip())
 
 
 class ShortcutOptions(Section):

@@ -41,7 +41,7 @@ class TaskFacts:
 class _ComparedStep:
     """The compared fields of one step."""
 
-    action: Mapping[str, Any]
+    actions: Sequence[Mapping[str, Any]]
     screen: str
     look: int | None
     next_screen: str | None
@@ -67,7 +67,7 @@ class Accepted:
 
     def add(self, trajectory: Trajectory, steps: Sequence[Step], stills: Looks) -> None:
         """Record an accepted trajectory; only its steps' actions and the screenshots before and after are read."""
-        if all(step.action is not None for step in steps):
+        if all(step.actions for step in steps):
             key = asked(trajectory.task_id, trajectory.instruction)
             self._seen.setdefault(key, []).append(_seen(trajectory, steps, stills))
 
@@ -96,7 +96,7 @@ class Accepted:
             details: confirms that two screens with similar hashes are equal, if it has both pictures.
         """
         others = self._seen.get(asked(trajectory.task_id, trajectory.instruction))
-        if not others or any(step.action is None for step in steps):
+        if not others or not all(step.actions for step in steps):
             return None
         own = _seen(trajectory, steps, stills)
 
@@ -132,11 +132,11 @@ def _seen(trajectory: Trajectory, steps: Sequence[Step], stills: Looks) -> _Acce
     way = [steps[at] for at in shortest_way([step.screenshot for step in steps])]
     done = [
         _ComparedStep(
-            json.loads(step.action or "{}"), step.screenshot, stills.get(step.screenshot),
+            [json.loads(action) for action in step.actions], step.screenshot, stills.get(step.screenshot),
             step.next_screenshot, stills.get(step.next_screenshot or ""),
         )
         for step in way
-        if step is way[-1] or not (step.screenshot == step.next_screenshot or step.action_type == "wait")
+        if step is way[-1] or not (step.screenshot == step.next_screenshot or set(step.types) == {"wait"})
     ]  # fmt: skip
     return _AcceptedTrajectory(trajectory.trajectory_id, trajectory.group_id, done)
 
@@ -149,7 +149,7 @@ def _is_copy(one: Sequence[_ComparedStep], other: Sequence[_ComparedStep], alike
     short, long = sorted((one, other), key=len)
 
     def same(one: _ComparedStep, two: _ComparedStep) -> bool:
-        does = _does_the_same(one.action, two.action, distance)
+        does = _do_the_same(one.actions, two.actions, distance)
         return does and alike(one.screen, one.look, two.screen, two.look)
 
     if not short or not same(short[-1], long[-1]):
@@ -164,8 +164,13 @@ def _is_copy(one: Sequence[_ComparedStep], other: Sequence[_ComparedStep], alike
 
 
 def _is_idle(step: _ComparedStep, alike: _Alike) -> bool:
-    waits = step.action.get("type") == "wait"
+    waits = all(action["type"] == "wait" for action in step.actions)
     return waits or alike(step.screen, step.look, step.next_screen, step.next_look)
+
+
+def _do_the_same(one: Sequence[Mapping[str, Any]], two: Sequence[Mapping[str, Any]], distance: float) -> bool:
+    """Whether two replies have the same number of actions, each equal to the other's of the same place."""
+    return len(one) == len(two) and all(_does_the_same(*pair, distance) for pair in zip(one, two, strict=True))
 
 
 def _does_the_same(one: Mapping[str, Any], two: Mapping[str, Any], distance: float) -> bool:

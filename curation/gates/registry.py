@@ -104,7 +104,7 @@ def acting_steps(steps: Sequence[Step]) -> list[Step]:
 
     Examples are a plan before the acting reply, and a reply without a loss (`storage/queries/views/acting_steps.sql`).
     """
-    return [step for step in steps if step.action is not None or not _is_context(step)]
+    return [step for step in steps if step.actions or not _is_context(step)]
 
 
 def _is_context(step: Step) -> bool:

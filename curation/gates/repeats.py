@@ -120,7 +120,7 @@ def loop_of(steps: Sequence[Step], max_repeats: int, max_cycles: int) -> tuple[i
     A cycle of p steps is repeated n times if n p consecutive steps each equal the step p before. Repeated terminal
     actions are no cycle: if the environment accepted the end, the trajectory is a suspicious success.
     """
-    keys = [(step.screenshot, step.step if step.action_type in TERMINAL else step.action) for step in steps]
+    keys = [(step.screenshot, step.step if set(step.types) & set(TERMINAL) else tuple(step.actions)) for step in steps]
     for size in range(1, min(LONGEST, len(keys) // 2) + 1):
         run, needed = 0, size * (max_repeats if size == 1 else max_cycles)
         for at in range(size, len(keys)):

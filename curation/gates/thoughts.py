@@ -54,7 +54,7 @@ def holds_action(thought: str) -> bool:
 
 def holds_call(thought: str) -> bool:
     """Whether a thought contains a whole parsable action; a mere mention of an action does not count."""
-    return holds_action(thought) and parse_reply(thought).action is not None
+    return holds_action(thought) and bool(parse_reply(thought).actions)
 
 
 def repeats_itself(text: str, most: int) -> bool:

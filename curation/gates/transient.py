@@ -35,7 +35,7 @@ class TransientGate(Gate[TransientOptions]):
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
         """Return the first such step; waiting on such a screen is no fault."""
-        acted = [step for step in steps if step.action_type not in (*TERMINAL, "wait")]
+        acted = [step for step in steps if not step.actions or not set(step.types) <= {*TERMINAL, "wait"}]
         blank = next((step.step for step in acted if self._blank(step, context)), None)
         if blank is not None:
             return GateResult(False, f"step {blank} acts on a blank screen", error_step=blank)

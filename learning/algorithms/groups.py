@@ -37,7 +37,7 @@ from learning.data.files import Rollout
 from models.families.family import ModelFamily
 from models.families.registry import reply_limit
 from models.vlm import CUT
-from schemas.action import from_json
+from schemas.action import from_json_list
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.context import ContextRule
@@ -56,7 +56,8 @@ class StoredStep:
     """Number of the step. This and all other fields of the step are None for a trajectory without steps."""
     screenshot: str
     thought: str
-    action: str | None
+    actions: Sequence[str]
+    """Canonical JSON of each action of the reply, in order; empty if the reply has no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,6 @@ class GroupStep(ActingStep):
 class DemonstrationStep(StoredStep):
     """A step of a stored success; fields as in `storage/queries/demonstrations.sql`."""
 
-    action: str
     reward: float
     screen_width: int
     screen_height: int
@@ -141,7 +141,9 @@ def demonstration(rows: Sequence[DemonstrationStep], family: ModelFamily) -> Mem
 
     `rows` are the success's steps on the shortest path through its screens.
     """
-    replies = [family.taught(row.thought, from_json(row.action), (row.screen_width, row.screen_height)) for row in rows]
+    replies = [
+        family.taught(row.thought, from_json_list(row.actions), (row.screen_width, row.screen_height)) for row in rows
+    ]
     rollouts = [_rollout(rows, number, replies, family.rule) for number in range(len(rows))]
     return Member(rows[0].seed, rows[0].reward, tuple(rollouts), (False,) * len(rollouts), success=True)
 
@@ -313,7 +315,7 @@ def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig)
     steps = replies_of(rows)
     rollouts = (written_of if group.recompute else sampled_of)(steps, policy.context_rule)
     worth = rows[0].reward if group.advantage == "pass1" else rows[0].success
-    without_action = tuple(row.action is None for row in steps)
+    without_action = tuple(not row.actions for row in steps)
     reward = _reward(worth, rollouts, policy, group)
     return Member(rows[0].seed, reward, tuple(rollouts), without_action, success=bool(rows[0].success))
 

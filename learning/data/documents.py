@@ -15,7 +15,7 @@ from models.families.family import ModelFamily, Size
 from models.families.outside import marked, marked_action
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message
 from models.policy import Context
-from schemas.action import Action, Click, from_json, to_json
+from schemas.action import Action, Click, from_json, from_json_list, to_json
 from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, PastStep
@@ -52,17 +52,19 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
     document = marked_sample(document, family.tokens)
     if document.kind != "step":
         return _question(document, family, screens, seed)
-    if document.action is None:  # only a screen: ask where one of its elements is
+    if not document.actions:  # only a screen: ask where one of its elements is
         asked = _drawn(document, seed)
-        where = family.reply("", Click(x=asked.x, y=asked.y), sizes[-1])
+        where = family.reply("", [Click(x=asked.x, y=asked.y)], sizes[-1])
         return family.chat(_context(f'Click on "{asked.name}".', (), screens[-1])), where
     turns = [
-        PastStep(step.thought, family.write(from_json(step.action), (screen.width, screen.height)), screen)
+        PastStep(
+            step.thought, family.write_actions(from_json_list(step.actions), (screen.width, screen.height)), screen
+        )
         for step, screen in zip(document.history, _before(len(document.history), screens), strict=True)
     ]
     context = _context(document.instruction, turns, screens[-1])
     messages = family.chat(replace(context, thinks=document.thinks))
-    return messages, family.reply(document.thought, from_json(document.action), sizes[-1])
+    return messages, family.reply(document.thought, from_json_list(document.actions), sizes[-1])
 
 
 def marked_sample(sample: TrainSample, tokens: Collection[str] = ()) -> TrainSample:
@@ -71,16 +73,16 @@ def marked_sample(sample: TrainSample, tokens: Collection[str] = ()) -> TrainSam
     def mark(text: str) -> str:
         return marked(text, tokens=tokens)
 
-    def mark_json(action: str) -> str:
-        return to_json(marked_action(from_json(action), tokens))
+    def mark_all(actions: Sequence[str]) -> tuple[str, ...]:
+        return tuple(to_json(marked_action(action, tokens)) for action in from_json_list(actions))
 
-    history = tuple(Past(mark(past.thought), mark_json(past.action)) for past in sample.history)
+    history = tuple(Past(mark(past.thought), mark_all(past.actions)) for past in sample.history)
     return replace(
         sample,
         instruction=mark(sample.instruction),
         history=history,
         thought=mark(sample.thought),
-        action=None if sample.action is None else mark_json(sample.action),
+        actions=mark_all(sample.actions),
         questions=tuple(replace(question, name=mark(question.name)) for question in sample.questions),
     )
 
@@ -89,7 +91,7 @@ def thought_of(document: Document, family: ModelFamily) -> str | None:
     """Returns the thought of a reply to an instruction, empty if there is none; None for an answer to a question."""
     if isinstance(document, Rollout):
         return family.read(Completion(document.reply), ANY).thought
-    return document.thought if document.kind == "step" and document.action is not None else None
+    return document.thought if document.kind == "step" and document.actions else None
 
 
 def _context(instruction: str, turns: Sequence[PastStep], screen: Observation) -> Context:
@@ -125,7 +127,7 @@ def _question(
         asked = _drawn(sample, seed)
         place = family.write(Click(x=asked.x, y=asked.y), size)
         return family.question(f"What is at the place of {place}?", screens), asked.name
-    done = family.reply("", from_json(sample.action or ""), size)
+    done = family.reply("", from_json_list(sample.actions), size)
     return family.question(WHAT_WAS_DONE, screens, acts=True), done
 
 

@@ -26,8 +26,8 @@ class Past:
     """One step of the history."""
 
     thought: str
-    action: str
-    """Canonical JSON."""
+    actions: tuple[str, ...]
+    """Canonical JSON of each action of the reply, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ Kind = Literal["step", "naming", "inverse_dynamics", "transition", "perception"]
 COMPARING: tuple[Kind, ...] = ("inverse_dynamics", "transition")
 """Kinds with two screens, before and after an action, and without an instruction."""
 PLACE = "{place}"
-"""Placeholder in a question about a screen for the place of `action` in the policy's notation."""
+"""Placeholder in a question about a screen for the place of its click in the policy's notation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class TrainSample:
     history: tuple[Past, ...] = ()
     """All past steps, oldest first."""
     thought: str = ""
-    action: str | None = None
-    """Target as canonical JSON; None for a screen that only teaches grounding. For perception, a click on the place in
-    question, or None."""
+    actions: tuple[str, ...] = ()
+    """Target: canonical JSON of each action of the reply, in order; empty for a screen that only teaches grounding. For
+    perception, a click on the place in question, or empty."""
     questions: tuple[Question, ...] = field(default=())
     weight: float = 1.0
     """Relative frequency in the training; 0 for never."""
@@ -73,7 +73,7 @@ class TrainSample:
     @property
     def asked_at(self) -> str | None:
         """Returns the action whose place replaces `PLACE` in the question; None if the question names no place."""
-        return self.action if self.kind == "perception" else None
+        return self.actions[0] if self.kind == "perception" and self.actions else None
 
     @property
     def thinks(self) -> bool:
@@ -87,7 +87,7 @@ class TrainSample:
             return self.screenshots
         if self.kind == "perception":
             return self.screenshots[-1:]
-        return self.screenshots[-rule.shown(len(self.history) + 1) if self.action is not None else -1 :]
+        return self.screenshots[-rule.shown(len(self.history) + 1) if self.actions else -1 :]
 
 
 _TEXT = pa.string()
@@ -96,9 +96,9 @@ _SAMPLES = pa.schema(
         ("task_id", _TEXT),
         ("screenshots", pa.list_(_TEXT)),
         ("instruction", _TEXT),
-        ("history", pa.list_(pa.struct([("thought", _TEXT), ("action", _TEXT)]))),
+        ("history", pa.list_(pa.struct([("thought", _TEXT), ("actions", pa.list_(_TEXT))]))),
         ("thought", _TEXT),
-        ("action", _TEXT),
+        ("actions", pa.list_(_TEXT)),
         ("questions", pa.list_(pa.struct([("name", _TEXT), ("x", pa.float32()), ("y", pa.float32())]))),
         ("weight", pa.float64()),
         ("kind", _TEXT),
@@ -210,7 +210,8 @@ def _sample(
     positions: object = None,
     **others: Any,
 ) -> TrainSample:
-    past, asked = tuple(Past(**one) for one in history), tuple(Question(**one) for one in questions)
+    past = tuple(Past(one["thought"], tuple(one["actions"])) for one in history)
+    asked = tuple(Question(**one) for one in questions)
     return TrainSample(**others, history=past, questions=asked, kind=kind or "step")
 
 

@@ -9,6 +9,7 @@ In a model's text, a coordinate is a thousandth of the screen or a pixel of the 
 (`models.families.reading`), as the public parser does.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -57,6 +58,13 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
     return f"{action.type}({', '.join(arguments)})"
 
 
+def format_actions(
+    actions: Sequence[Action], dialect: str = "box_v1", grid: int = 1, sides: Sides = THOUSANDTHS
+) -> str:
+    """Writes several actions as `format_action`, in order, with an empty line between two actions."""
+    return "\n\n".join(format_action(action, dialect, grid, sides) for action in actions)
+
+
 def format_reply(thought: str, action_text: str) -> str:
     """Writes a whole reply: `Thought: ...` and `Action: ...` on two lines.
 
@@ -74,7 +82,7 @@ def parse_reply(text: str, sides: Sides = THOUSANDTHS) -> Completion:
 
 
 def read_completion(completion: Completion, sides: Sides = THOUSANDTHS) -> Completion:
-    """Reads thought and actions from the completion's text; the first action becomes its action.
+    """Reads thought and actions from the completion's text; the first call's actions become its actions.
 
     Never raises for any text of a model.
 
@@ -93,10 +101,9 @@ def with_reading(completion: Completion, found: ParsedReply) -> Completion:
         text=storable(completion.text),
         thought=storable(found.thought),
         action_text=storable(found.text),
-        action=found.actions[0] if found.actions else None,
-        further=found.actions[1:],
+        actions=found.actions[: found.parts],
+        dropped=found.actions[found.parts :],
         error=storable(found.error) if found.error else found.error,
-        parts=found.parts,
         unused=tuple(map(storable, found.unused)),
     )
 

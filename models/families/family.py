@@ -193,7 +193,7 @@ class ModelFamily:
         found = set[str]()
         for action in (*SAMPLES, *TOOL_SAMPLES):
             with suppress(UsageError):  # the template has no such action
-                found |= names_in(self.reply("?", action, _ANY), self.tokens)
+                found |= names_in(self.reply("?", [action], _ANY), self.tokens)
         return frozenset(found)
 
     def marked_reply(self, reply: str) -> str:
@@ -220,12 +220,12 @@ class ModelFamily:
         if not names_in(text, self.tokens):
             return text
         read = self.read(Completion(text), _ANY)
-        action = read.action
-        if action is not None and (plain := marked_action(action, self.tokens)) is not action:
+        plain = [marked_action(action, self.tokens) for action in read.actions]
+        if read.actions and plain[0] is not read.actions[0]:
             with suppress(UsageError):
-                if self.write(action, _ANY) == text:
-                    return marked(self.write(plain, _ANY), self.markup, self.tokens)
-        for one in read.further:  # one call for several actions, such as a text that replaces another
+                if self.write_actions(read.actions, _ANY) == text:
+                    return marked(self.write_actions(plain, _ANY), self.markup, self.tokens)
+        for one in (*read.actions, *read.dropped)[1:]:
             for field in one.model_dump(exclude={"type"}).values():
                 if isinstance(field, str) and names_in(field, self.tokens):
                     for literal in (json.dumps(field, ensure_ascii=False), json.dumps(field), repr(field)):
@@ -237,7 +237,7 @@ class ModelFamily:
         note = f"{counted(len(turns), 'earlier step')} {'is' if len(turns) == 1 else 'are'} not shown"
         if self._older == "summarised":
             read = [
-                self.read(Completion(turn.action_text), (turn.observation.width, turn.observation.height)).action
+                self.read(Completion(turn.action_text), (turn.observation.width, turn.observation.height)).first
                 for turn in turns
             ]
             kinds = Counter(action.type if action is not None else "no action" for action in read)
@@ -265,6 +265,23 @@ class ModelFamily:
         """Writes the action as the model would on a screen of this size."""
         return format_action(action, self.dialect, self.grid, self.sides(screen))
 
+    def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
+        """Writes the actions of one reply as the model would on a screen of this size."""
+        return "\n\n".join(self.write(action, screen) for action in actions)
+
+    def only(self, actions: Sequence[Action]) -> Action:
+        """Returns the only action of a reply.
+
+        Raises:
+            UsageError: there are several actions, and the format of the family has one call a reply.
+        """
+        if len(actions) != 1:
+            raise UsageError(
+                f"{self.name or self._registered} writes one action a reply, and the step has {len(actions)}.",
+                "Leave the step out, or take another `policy.family`.",
+            )
+        return actions[0]
+
     def read(self, completion: Completion, screen: Size) -> Completion:
         """Reads thought and actions of a completion; never raises for any text of a model.
 
@@ -280,18 +297,19 @@ class ModelFamily:
         """Reads a reply without its thinking; the thought is all text before the action."""
         return read_text(answer, self.sides(screen))
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply as the model would, without the thought if `config` asks for none."""
-        return format_reply(thought if self.thinks else "", self.write(action, screen))
+        return format_reply(thought if self.thinks else "", self.write_actions(actions, screen))
 
-    def taught(self, thought: str, action: Action, screen: Size) -> str:
+    def taught(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply for training, with marked texts: only the family's own markup is read as tokens."""
-        return self.reply(self._mark(thought), marked_action(action, self.tokens), screen)
+        return self.reply(self._mark(thought), [marked_action(one, self.tokens) for one in actions], screen)
 
     def rewrite(self, reply: str, screen: Size) -> str:
         """Rewrites a reply stored as text in thousandths of the screen; a reply without an action is unchanged."""
         read = parse_reply(reply)
-        return reply if read.action is None else self.taught(read.thought, read.action, screen)
+        actions = (*read.actions, *read.dropped)
+        return self.taught(read.thought, actions, screen) if actions else reply
 
     def _system(self, screen: Size, thinks: bool = True) -> str:
         samples = (*SAMPLES, *TOOL_SAMPLES) if self.template == "hybrid" else SAMPLES

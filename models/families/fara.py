@@ -6,7 +6,7 @@ its client visits.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote_plus
@@ -171,24 +171,27 @@ class Fara7Family(QwenFamily):
     def read(self, completion: Completion, screen: Size) -> Completion:
         """Reads thought and actions; the thought of a last reply is also its answer."""
         found = super().read(completion, screen)
-        answers = self.spec is TOOL_7B and found.action == Finished()
-        return replace(found, action=Finished(content=found.thought)) if answers else found
+        if self.spec is not TOOL_7B:
+            return found
+        answer = Finished(content=found.thought)
+        return replace(found, actions=tuple(answer if one == Finished() else one for one in found.actions))
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply: the thought, then the call. Of Fara-7B, an answer is the thought.
 
         Raises:
             UsageError: as `write`, or an answer has another thought.
         """
-        if self.spec is TOOL_7B and isinstance(action, Finished) and unmarked(action.content).strip():
-            if thought and unmarked(thought).strip() != unmarked(action.content).strip():
+        last = actions[-1]
+        if self.spec is TOOL_7B and isinstance(last, Finished) and unmarked(last.content).strip():
+            if thought and unmarked(thought).strip() != unmarked(last.content).strip():
                 raise UsageError(
                     f"{self.kind} answers with its thought, and `policy.family` {self.kind} cannot write another "
                     "thought and answer.",
                     "Leave the step out, or take another `policy.family`.",
                 )
-            thought, action = action.content, Finished()
-        return self._reply(thought, self.write(action, screen))
+            thought, actions = last.content, [*actions[:-1], Finished()]
+        return self._reply(thought, self.write_actions(actions, screen))
 
     def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
         """Lists the arguments of the call for an action; None if there is none."""

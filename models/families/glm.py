@@ -115,9 +115,9 @@ class GlmFamily(ModelFamily):
         """Reads the thought and the action of a reply of either template."""
         return read_glm(answer)
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply in the form of the template."""
-        written = self.write(action, screen)
+        written = self.write_actions(actions, screen)
         if self.template == "mobile":
             bare = _phone("", written)
             usual = lambda inner: _phone(inner, written)  # noqa: E731

@@ -63,9 +63,9 @@ class HoloFamily(ModelFamily):
         """Reads the click of the first JSON object."""
         return _read(answer, self.sides(screen))
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes the point alone."""
-        return self.write(action, screen)
+        return self.write_actions(actions, screen)
 
 
 class Holo2Family(HoloFamily):

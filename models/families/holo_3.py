@@ -106,13 +106,17 @@ class Holo3Family(ModelFamily):
         """
         return _written(None, "", _called(action, self.sides(screen)))
 
+    def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
+        """Writes the only action as a step without a thought."""
+        return self.write(self.only(actions), screen)
+
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Reads note, thought and actions of a step."""
         return read_step(answer, self.sides(screen))
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole step; a thought of the form `Note: ...`, `Thought: ...` has a note."""
-        call = _called(action, self.sides(screen))
+        call = _called(self.only(actions), self.sides(screen))
         forms = (lambda inner: _thinking(inner, call), lambda inner: f"{between(inner)}{_written(None, '', call)}")
         return readable(thought, _written(None, "", call), forms, lambda answer: read_step(answer, WIDE))
 

@@ -61,9 +61,9 @@ class InternVlFamily(ModelFamily):
         """Reads the click at the first point, else at the centre of the last box."""
         return read_boxes(answer)
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes the point alone."""
-        return self.write(action, screen)
+        return self.write_actions(actions, screen)
 
 
 def read_boxes(text: str) -> ParsedReply:

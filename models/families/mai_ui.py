@@ -101,9 +101,9 @@ class MaiUiFamily(ModelFamily):
         """Reads the thought and the actions of the calls, or the place."""
         return self._read(answer, self.sides(screen))
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply: the thought between tags, then the call or the place."""
-        return self._reply(thought if self.thinks else "", self.write(action, screen))
+        return self._reply(thought if self.thinks else "", self.write_actions(actions, screen))
 
     def _reply(self, thought: str, bare: str) -> str:
         tag = "grounding_think" if self.template == "grounding" else "thinking"

@@ -97,9 +97,9 @@ class OpenCuaFamily(ModelFamily):
         """Reads the thought and the actions of the code."""
         return read_code(answer, self.sides(screen))
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply of the configured level."""
-        bare = self.write(action, screen)
+        bare = self.write_actions(actions, screen)
         forms = (lambda thought: f"## Thought:\n{thought}\n\n{bare}", lambda thought: f"{between(thought)}{bare}")
         return readable(thought if self.thinks else "", bare, forms, lambda answer: read_code(answer, WIDE))
 

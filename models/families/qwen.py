@@ -108,9 +108,9 @@ class QwenFamily(ModelFamily):
         """Reads the thought and the actions of the calls."""
         return read_calls(answer, self.sides(screen), self.spec)
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply: the thought, then the call."""
-        return self._reply(thought, self.write(action, screen))
+        return self._reply(thought, self.write_actions(actions, screen))
 
     def _reply(self, thought: str, written: str) -> str:
         if not thought or self.template == "grounding":

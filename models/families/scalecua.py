@@ -119,9 +119,9 @@ class ScaleCuaFamily(ModelFamily):
         """Reads the thought and the actions of the calls."""
         return read_tagged(answer, self.sides(screen))
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply in the form of the template."""
-        bare = self.write(action, screen)
+        bare = self.write_actions(actions, screen)
         thinks = thought and self.thinks and self.template != "grounding"
         forms = (lambda thought: f"{between(thought)}{bare}",)
         return readable(thought, bare, forms, lambda answer: read_tagged(answer, WIDE)) if thinks else bare

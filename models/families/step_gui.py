@@ -108,9 +108,9 @@ class StepGuiFamily(ModelFamily):
         """Reads the thought and the action of the record."""
         return read_record(answer)
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply: the thought between tags, then the record."""
-        written = self.write(action, screen)
+        written = self.write_actions(actions, screen)
         forms = (
             lambda inner: f"<THINK> {inner} </THINK>\n{written}",
             lambda inner: f"{between(inner)}{written}",

@@ -88,9 +88,9 @@ class UiTarsFamily(ModelFamily):
         """Reads as `ModelFamily.read_answer`; a bare point is a click if the template asks for a point."""
         return read_text(answer, self.sides(screen), self.template == "grounding")
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes as `ModelFamily.reply`; for grounding, without a thought."""
-        return self._reply(thought, self.write(action, screen))
+        return self._reply(thought, self.write_actions(actions, screen))
 
     def _reply(self, thought: str, written: str) -> str:
         return written if self.points else format_reply("" if self.template == "grounding" else thought, written)
@@ -196,9 +196,9 @@ class UiTars2Family(ModelFamily):
             )
         return written
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes the thought, then the call."""
-        return self._reply(thought, self.write(action, screen))
+        return self._reply(thought, self.write_actions(actions, screen))
 
     @staticmethod
     def _reply(thought: str, written: str) -> str:

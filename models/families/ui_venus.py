@@ -151,12 +151,12 @@ class UiVenus2Family(ModelFamily):
         """Reads the thought and the actions of a reply of the template."""
         return read_point(answer) if self.template == "grounding" else read_venus(answer, self.template)
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply: the thought, its end tag, then the call.
 
         The chat template writes the begin tag, as the end of the prompt.
         """
-        written = self.write(action, screen)
+        written = self.write_actions(actions, screen)
         return written if self.template == "grounding" else self._thinking("{}\n</think>\n\n", thought, written)
 
     def _thinking(self, form: str, thought: str, written: str) -> str:

@@ -30,7 +30,7 @@ class JudgeCase:
     screens: tuple[bytes, ...]
     """PNG of the last screens, oldest first; the final screen is the last."""
     actions: tuple[str | None, ...] = ()
-    """Actions, step by step, as canonical JSON; None for a reply without an action."""
+    """Actions of all replies, in order, as canonical JSON; None for a reply without an action."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def case_of(instruction: str, steps: Sequence[Step], pngs: Mapping[str, bytes], 
         instruction,
         tuple(step.raw_text for step in steps),
         tuple(pngs[digest] for digest in shown),
-        tuple(step.action for step in steps),
+        tuple(action for step in steps for action in step.actions or [None]),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pydantic import Field
 
 from models.completion import Completion
-from models.families.dialects import format_action, format_reply, read_completion
+from models.families.dialects import format_action, format_actions, format_reply, read_completion
 from models.families.outside import marked_chat
 from models.families.prompt import SAMPLES, Message, messages_of, system_text
 from models.policy import Context
@@ -188,9 +188,9 @@ class PolicyThinker(AskedThinker[ThinkerPolicyOptions]):
         self._policy = policy
         self.version = self._named(policy.version)
 
-    def write(self, action: Action, screen: tuple[int, int]) -> str:
-        """Writes a past action as the policy does."""
-        return self._policy.family.write(action, screen) if self.hidden else format_action(action)
+    def write(self, actions: Sequence[Action], screen: tuple[int, int]) -> str:
+        """Writes the actions of a past reply as the policy does."""
+        return self._policy.family.write_actions(actions, screen) if self.hidden else format_actions(actions)
 
     def _together(self) -> int:
         return self._policy.max_concurrency
@@ -256,7 +256,7 @@ def _own(completion: Completion) -> ThinkerThought:
     """Returns the thought of a model that was asked to act."""
     if completion.failure:
         return ThinkerThought("", failure=completion.failure)
-    return ThinkerThought(completion.thought, action=completion.action, tokens=len(completion.token_ids))
+    return ThinkerThought(completion.thought, action=completion.first, tokens=len(completion.token_ids))
 
 
 def _explained(completion: Completion) -> ThinkerThought:

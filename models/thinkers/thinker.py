@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from models.families.dialects import format_action, parse_reply
+from models.families.dialects import format_actions, parse_reply
 from models.policy import Context, Policy
 from models.thoughts import templated_thought
 from schemas.action import Action, Click, Type, point_of
@@ -94,9 +94,9 @@ class Thinker(ABC, Generic[Options]):
     def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
         """Returns one thought per case; it depends on `draw`. No text of a model makes it raise."""
 
-    def write(self, action: Action, screen: tuple[int, int]) -> str:
-        """Writes a past action for its prompt, on a screen of a width and a height."""
-        return format_action(action)
+    def write(self, actions: Sequence[Action], screen: tuple[int, int]) -> str:
+        """Writes the actions of a past reply for its prompt, on a screen of a width and a height."""
+        return format_actions(actions)
 
     @classmethod
     def require(cls, options: Any) -> None:
@@ -170,7 +170,7 @@ def rule_thought(case: ThinkerCase) -> ThinkerThought:
     """Writes the thought of a step, with its patterns of reasoning."""
     instruction, turns = case.context.instruction, case.context.turns
     goal = parts_of(instruction)
-    met = [_met(parse_reply(turn.action_text).action, turn.observation.elements) for turn in turns]
+    met = [_met(parse_reply(turn.action_text).first, turn.observation.elements) for turn in turns]
     left = [part for part in goal if part not in [name for name, _ in met]]
     sentences: list[str] = []
     patterns: list[Pattern] = []

@@ -40,7 +40,7 @@ _REFERENCES: dict[str, tuple[Expectation, ...]] = {
             arguments={"column": f"{column}_known", "value_set": [True]},
             because="a step without its picture cannot be trained on",
         )
-        for column in ("screenshot", "next_screenshot")
+        for column in ("screenshot", "next_screenshot", "frames")
     ),
     "screenshots": (
         Expectation(
@@ -59,7 +59,8 @@ _FAULTS: dict[str, tuple[str, str]] = {
     "steps": (
         "gate_screenshots",
         "SELECT *, screenshot NOT IN (FROM faults) AS screenshot_known,"
-        " next_screenshot NOT IN (FROM faults) AS next_screenshot_known FROM own",
+        " next_screenshot NOT IN (FROM faults) AS next_screenshot_known,"
+        " NOT list_has_any(frames, (SELECT coalesce(list(sha256), []) FROM faults)) AS frames_known FROM own",
     ),
 }
 """By table: the query that finds its faults, and the select that joins the faults (`faults`) to its rows (`own`)."""

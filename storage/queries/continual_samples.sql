@@ -13,7 +13,7 @@ questions AS (
 )
 SELECT
     d.task_id, if(a.annotation_id IS NULL, [d.source], [a.before, a.after]) AS screenshots, '' AS instruction, [] AS history,
-    coalesce(a.thought, '') AS thought, a.action, coalesce(q.asked, []) AS questions, d.weight, d.kind, d.positions
+    coalesce(a.thought, '') AS thought, if(a.action IS NULL, [], [a.action]) AS actions, coalesce(q.asked, []) AS questions, d.weight, d.kind, d.positions
 FROM drawn d
 LEFT JOIN annotations a ON a.annotation_id = d.source
 LEFT JOIN questions q ON q.screenshot = d.source

@@ -18,7 +18,7 @@ failed AS (
     FROM trajectories t
     JOIN (FROM decisions WHERE route = 'ct') USING (trajectory_id)
     JOIN steps s USING (trajectory_id)
-    WHERE s.action IS NOT NULL AND trajectory_id NOT IN (FROM untaught)
+    WHERE s.actions <> [] AND trajectory_id NOT IN (FROM untaught)
 ),
 counted AS (
     SELECT *, count(*) FILTER (NOT context) OVER (PARTITION BY trajectory_id) AS steps FROM failed

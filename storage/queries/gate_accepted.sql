@@ -18,6 +18,6 @@ accepted AS (
         < ($iteration::INTEGER > -2, if($iteration::INTEGER > -2, $iteration::INTEGER, -$iteration::INTEGER))
         AND trajectory_id IN (SELECT trajectory_id FROM decisions WHERE route = 'sft')
 )
-SELECT a.*, s.step, s.action, s.action_type, s.screenshot, s.next_screenshot, p.phash
+SELECT a.*, s.step, s.actions, s.action_type, s.screenshot, s.next_screenshot, p.phash
 FROM accepted a JOIN acting_steps s USING (trajectory_id) LEFT JOIN screenshots p ON p.sha256 = s.screenshot
 ORDER BY a.trajectory_id, s.step

@@ -18,7 +18,7 @@ both_ways AS (
     HAVING bool_or(iteration = $iteration) AND bool_or(success AND accepted) AND bool_or(NOT success)
 )
 SELECT
-    e.task_id, e.seed, e.trajectory_id, e.success, e.accepted, e.verified, s.step, s.screenshot, s.raw_text, s.action,
+    e.task_id, e.seed, e.trajectory_id, e.success, e.accepted, e.verified, s.step, s.screenshot, s.raw_text, s.actions,
     coalesce(a.better, nullif(s.thought, ''), a.thought, '') AS thought
 FROM ended e
 JOIN both_ways USING (task_id, seed)

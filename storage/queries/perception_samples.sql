@@ -10,7 +10,7 @@ SELECT
         WHEN 'marks' THEN [a.after]
         ELSE [s.screenshot]
     END AS screenshots,
-    coalesce(a.question, '') AS instruction, [] AS history, a.thought, a.action, [] AS questions, d.weight,
+    coalesce(a.question, '') AS instruction, [] AS history, a.thought, if(a.action IS NULL, [], [a.action]) AS actions, [] AS questions, d.weight,
     if(d.kind = 'transition', 'transition', 'perception') AS kind, d.positions
 FROM read_parquet($drawn) d
 JOIN annotations a ON a.annotation_id = d.source

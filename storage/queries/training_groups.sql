@@ -7,7 +7,7 @@ SELECT
     t.group_id, t.trajectory_id, t.attempt, t.task_id, t.seed, t.instruction, t.success, t.sampling,
     if(k.graded OR k.verifier = 'judge', t.reward, t.success::INTEGER)::DOUBLE AS reward,
     if(k.verifier = 'judge', j.judge, NULL) AS judge,
-    s.step, s.screenshot, s.raw_text, s.thought, s.action, s.token_ids, s.logprobs, s.policy_version, s.action_error
+    s.step, s.screenshot, s.raw_text, s.thought, s.actions, s.token_ids, s.logprobs, s.policy_version, s.action_error
 FROM trajectories t
 LEFT JOIN (FROM steps WHERE iteration = $iteration) s USING (trajectory_id)
 LEFT JOIN tasks k USING (task_id)

@@ -1,5 +1,5 @@
 -- Read all preferences, each with its context: the steps before, and all screens, oldest first.
--- The actions of both sides are those of their steps; a side that is not a step, as in a correction, has no action.
+-- The actions of both sides are those of their steps; a side that is not a step, as in a correction, has no actions.
 --
 -- Trajectories in quarantine, and environment failures (route none), are on neither side. Of two trajectories that
 -- part, only one that is still accepted is preferred, and never by a step that an import's record calls wrong or takes
@@ -35,14 +35,14 @@ SELECT
     list(s.screenshot ORDER BY s.step) AS screenshots,
     coalesce(
         list({
-            'thought': s.thought, 'action': s.action, 'raw_text': s.raw_text,
+            'thought': s.thought, 'actions': s.actions, 'raw_text': s.raw_text,
             'width': s.screen_width, 'height': s.screen_height
         } ORDER BY s.step) FILTER (s.step < p.step),
         []
     ) AS past,
     arg_max(s.screen_width, s.step) AS width, arg_max(s.screen_height, s.step) AS height,
-    p.chosen, if(p.kind = 'parting', any_value(s.action) FILTER (s.step = p.step), NULL) AS chosen_action,
-    p.rejected, any_value(r.action) AS rejected_action
+    p.chosen, if(p.kind = 'parting', any_value(s.actions) FILTER (s.step = p.step), NULL) AS chosen_actions,
+    p.rejected, any_value(r.actions) AS rejected_actions
 FROM usable p
 JOIN trajectories t USING (trajectory_id)
 JOIN steps s ON s.trajectory_id = p.trajectory_id AND s.step <= p.step

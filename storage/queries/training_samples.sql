@@ -16,8 +16,8 @@ found AS (
     SELECT
         sample, place, shown, s.screenshot,
         $thoughts AND md5_number_lower(trajectory_id) % 1000 >= 1000 * $without AS thinks,
-        CASE WHEN place = 0 AND corrected THEN {'thought': if(thinks, p.thought, ''), 'action': p.action}
-        ELSE {'thought': if(thinks, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), ''), 'action': s.action}
+        CASE WHEN place = 0 AND corrected THEN {'thought': if(thinks, p.thought, ''), 'actions': [p.action]}
+        ELSE {'thought': if(thinks, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), ''), 'actions': s.actions}
         END AS content
     FROM walked
     JOIN steps s USING (trajectory_id, step)
@@ -41,7 +41,7 @@ questions AS (
 )
 SELECT
     t.task_id, c.screenshots, t.instruction, coalesce(c.history, []) AS history,
-    if(d.grounding, '', c.content.thought) AS thought, if(d.grounding, NULL, c.content.action) AS action,
+    if(d.grounding, '', c.content.thought) AS thought, if(d.grounding, [], c.content.actions) AS actions,
     coalesce(q.asked, []) AS questions, d.weight, 'step' AS kind, d.positions
 FROM drawn d
 JOIN trajectories t USING (trajectory_id)

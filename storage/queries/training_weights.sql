@@ -34,7 +34,7 @@ WITH
 taught AS (FROM people_corrections WHERE teaches AND (state = 'verified' OR $corrections::VARCHAR = 'all')),
 walked AS (
     SELECT
-        s.trajectory_id, s.step, s.screenshot, s.action IS NOT NULL AS acted, s.step < t.replayed AS replayed,
+        s.trajectory_id, s.step, s.screenshot, s.actions <> [] AS acted, s.step < t.replayed AS replayed,
         s.trajectory_id NOT IN (FROM untaught) AND (
             r.route = 'sft' OR coalesce(s.step < r.valid_steps AND (
                 $prefixes::VARCHAR = 'all' OR ($prefixes::VARCHAR = 'people' AND starts_with(r.reason, 'person: '))
@@ -71,7 +71,7 @@ imitated AS (
 grouped AS (
     SELECT
         t.group_id, trajectory_id, step, s.screenshot,
-        md5_number(json_array(i.place, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), s.action)::VARCHAR) AS done
+        md5_number(json_array(i.place, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), s.actions)::VARCHAR) AS done
     FROM (FROM trajectories WHERE group_id IS NOT NULL) t
     JOIN imitated i USING (trajectory_id)
     JOIN steps s USING (trajectory_id, step)

@@ -298,7 +298,7 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
             lake.append("trajectories", [rows.trajectory for rows in new])
             theirs.decided += [(rows.trajectory.trajectory_id, rows.decided) for rows in chunk if rows.decided]
             mine |= {rows.trajectory.trajectory_id: rows.trajectory.n_steps for rows in new}
-            unread |= {one.trajectory.trajectory_id: sum(step.action is None for step in one.steps) for one in new}
+            unread |= {one.trajectory.trajectory_id: sum(not step.actions for step in one.steps) for one in new}
             progress.advance(shown, len(chunk))
     counts = {"trajectories": len(mine), "steps": sum(mine.values()), "already": len(theirs.names)}
     counts["repeated"] = theirs.records - len(mine) - len(theirs.names)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from curation.reflection import CORRECTION, FailureSearch, hinted, led_nowhere, recoverable, shares, states_of
-from models.families.dialects import format_action
+from models.families.dialects import format_actions
 from models.policy import EXPLORERS, Policy
 from models.proposers import PROPOSERS, Precedent, ProposerResources
 from models.vlm import VlmPolicy
@@ -296,9 +296,9 @@ class Attempts:
 def precedents_of(trajectory: Trajectory, steps: Sequence[Step]) -> list[Precedent]:
     """Return the steps of a success that changed the screen or ended the trajectory, without replayed steps."""
     return [
-        Precedent(trajectory.instruction, step.step, tuple(elements_of(step.elements)), from_json(step.action))
+        Precedent(trajectory.instruction, step.step, tuple(elements_of(step.elements)), from_json(step.actions[0]))
         for step in steps[trajectory.replayed :]
-        if step.action and (step.next_screenshot != step.screenshot or step is steps[-1])
+        if len(step.actions) == 1 and (step.next_screenshot != step.screenshot or step is steps[-1])
     ]
 
 
@@ -319,7 +319,7 @@ def _proposers(
     resources = ProposerResources(policy, explorer, known)
     made = [PROPOSERS.class_of(name)(options[name], resources) for name in names or ["explorer"]]
     actors = {one.version: stack.enter_context(Actor(one, 1.0)) for one in made}
-    return actors, loaded[0].family.write if loaded else lambda action, _: format_action(action)
+    return actors, loaded[0].family.write_actions if loaded else lambda actions, _: format_actions(actions)
 
 
 def screens_of(steps: Sequence[Step], state: int) -> tuple[str, ...]:

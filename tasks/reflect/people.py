@@ -126,7 +126,7 @@ def _waiting(run: Run, found: Sequence[Corrected]) -> list[_TriedCorrection]:
 
 def _repeatable(rolled: Rolled, step: int) -> bool:
     trajectory, steps = rolled
-    return trajectory.split == "train" and step < len(steps) and all(one.action for one in steps[:step])
+    return trajectory.split == "train" and step < len(steps) and all(one.actions for one in steps[:step])
 
 
 def _try(run: Run, iteration: int, group: Sequence[_TriedCorrection], attempts: Attempts) -> None:

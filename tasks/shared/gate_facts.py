@@ -243,7 +243,7 @@ class Known:
 
     def _accept(self, chunk: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         """Record accepted trajectories of earlier iterations, each given as its rows of `gate_accepted.sql`."""
-        fields = ("step", "action", "action_type", "screenshot", "next_screenshot")
+        fields = ("step", "actions", "action_type", "screenshot", "next_screenshot")
         named = ("trajectory_id", "task_id", "instruction", "group_id")
         stored = [
             (

@@ -149,7 +149,9 @@ def submit(lake: Lake, draft: Draft) -> Review:
     step = _step(lake, trajectory, draft.step)
     if since:
         _same_or_conflict(draft, since)  # `write` finds decisions that are written after this
-    review = write(lake, draft, trajectory.iteration, step and (step.action, step.thought))
+    review = write(
+        lake, draft, trajectory.iteration, step and (step.actions[0] if len(step.actions) == 1 else None, step.thought)
+    )
     if not any(one.undoes == review.review_id for one in since):  # not undone before it was sent again
         take_effect(lake, trajectory, [*seen, review])
     return review

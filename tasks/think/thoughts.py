@@ -14,7 +14,7 @@ from curation.gates.thoughts import ThoughtOptions
 from curation.thoughts import ThoughtLimits, changed_nothing, fault_of, is_persons, thought_annotation, thought_id
 from models.policy import Context
 from models.thinkers.thinker import Thinker, ThinkerCase, ThinkerThought
-from schemas.action import Action, from_json
+from schemas.action import Action, from_json, from_json_list
 from schemas.config import Config
 from schemas.observation import Observation, PastStep, elements_of
 from schemas.table import utc_now
@@ -25,7 +25,7 @@ from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.shared.material import pngs_of
 
-Write = Callable[[Action, tuple[int, int]], str]
+Write = Callable[[Sequence[Action], tuple[int, int]], str]
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class ThinkingWalk:
         screen = _seen(step, instruction, pngs)
         context = Context(instruction, tuple(turns), screen, _seed(step), self.trajectory.task_id)
         unchanged = place > 0 and changed_nothing(self.steps[place - 1], step)
-        return ThinkerCase(context, from_json(step.action or ""), unchanged)
+        return ThinkerCase(context, from_json(step.actions[0]), unchanged)
 
     @property
     def step(self) -> Step:
@@ -85,7 +85,7 @@ def screens_of(walks: Iterable[ThinkingWalk], settled: Collection[tuple[str, int
 
 
 def _written(step: Step, write: Write) -> str:
-    return write(from_json(step.action or ""), (step.screen_width, step.screen_height))
+    return write(from_json_list(step.actions), (step.screen_width, step.screen_height))
 
 
 def _seen(step: Step, instruction: str, pngs: Mapping[str, bytes]) -> Observation:

@@ -12,7 +12,7 @@ from models.families.dialects import parse_reply
 from models.families.family import ModelFamily, Size
 from models.judges.judge import Comparison, JudgeCase
 from models.judges.registry import case_of, required_judge, screens_of
-from schemas.action import from_json
+from schemas.action import from_json_list
 from schemas.config import Config
 from schemas.config.curating import JudgeConfig
 from schemas.tables.pair import Pair
@@ -124,19 +124,19 @@ def preferences_of(rows: Iterable[Mapping[str, Any]], family: ModelFamily) -> It
             screenshots=tuple(row["screenshots"][family.rule.folded(len(row["screenshots"])) :]),
             instruction=row["instruction"],
             past_replies=tuple(_past(step, family) for step in row["past"]),
-            chosen=_side(row["chosen"], row["chosen_action"], row["kind"], size, family),
-            rejected=_side(row["rejected"], row["rejected_action"], row["kind"], size, family),
+            chosen=_side(row["chosen"], row["chosen_actions"], row["kind"], size, family),
+            rejected=_side(row["rejected"], row["rejected_actions"], row["kind"], size, family),
         )
 
 
 def _past(step: Mapping[str, Any], family: ModelFamily) -> str:
-    if step["action"] is None:
+    if not step["actions"]:
         return step["raw_text"]
-    return family.taught(step["thought"], from_json(step["action"]), (step["width"], step["height"]))
+    return family.taught(step["thought"], from_json_list(step["actions"]), (step["width"], step["height"]))
 
 
-def _side(text: str, action: str | None, kind: str, size: Size, family: ModelFamily) -> str:
-    """Format one reply: by its action for a step, and by its text for a correction or a step without an action."""
-    if action is not None:
-        return family.taught(parse_reply(text).thought, from_json(action), size)
+def _side(text: str, actions: Sequence[str] | None, kind: str, size: Size, family: ModelFamily) -> str:
+    """Format one reply: by its actions for a step, and by its text for a correction or a step without an action."""
+    if actions:
+        return family.taught(parse_reply(text).thought, from_json_list(actions), size)
     return text if kind == "parting" else family.rewrite(text, size)

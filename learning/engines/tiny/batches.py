@@ -29,7 +29,7 @@ from models.tiny.build import PixelCache, Pixels, canvas_of, grid_of, patches_of
 from models.tiny.generator import token_id
 from models.tiny.network import MULTIPLE, Grid, PackedRows, TinyNet, pack, visible
 from models.tiny.tokens import BINS, END, PAD, START, coordinate_tokens
-from schemas.action import Action, Click, Type, from_json
+from schemas.action import Action, Click, Type, from_json, from_json_list
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 
@@ -168,9 +168,12 @@ class ReplyTokens:
         self.pad = token_id(tokenizer, PAD)
         self._end = token_id(tokenizer, END)
 
-    def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
-        lead = format_reply(thought, "")
-        return [*((token, -1.0) for token in self._ids(lead)), *self._written(action), (self._end, -1.0)]
+    def _reply(self, thought: str, actions: Sequence[Action]) -> list[tuple[int, float]]:
+        tokens = [(token, -1.0) for token in self._ids(format_reply(thought, ""))]
+        for number, action in enumerate(actions):
+            tokens += [(token, -1.0) for token in self._ids("\n\n" if number else "")]
+            tokens += self._written(action)
+        return [*tokens, (self._end, -1.0)]
 
     def _plain(self, text: str) -> list[tuple[int, float]]:
         return [*((token, -1.0) for token in self._ids(text)), (self._end, -1.0)]
@@ -308,11 +311,11 @@ class Batcher(ReplyTokens):
             row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
         if sample.kind == "perception":
             return self._perception(row, sample, shift)
-        if sample.action is not None:
-            action = _moved(from_json(sample.action), shift)
-            if action is None:
+        if sample.actions:
+            actions = [moved for one in from_json_list(sample.actions) if (moved := _moved(one, shift))]
+            if len(actions) < len(sample.actions):
                 return None
-            row.add(self._prompt(sample, shift), self._reply(sample.thought, action), 1.0)
+            row.add(self._prompt(sample, shift), self._reply(sample.thought, actions), 1.0)
         if self._train.words > 0:
             for question in sample.questions:
                 moved = _moved(Click(x=question.x, y=question.y), shift)
@@ -361,8 +364,8 @@ class Batcher(ReplyTokens):
             return self._ids(f"{WHAT_WAS_DONE}{START}")
         parts = [self._family.asked(sample.instruction, sample.thinks)]
         for past in sample.history:
-            action = from_json(past.action)
-            text = self._family.write(_moved(action, shift) or action, SCREEN)
+            actions = [_moved(action, shift) or action for action in from_json_list(past.actions)]
+            text = self._family.write_actions(actions, SCREEN)
             parts.append(f"{START}{format_reply(past.thought, text)}{END}")
         return self._tokenizer.encode("".join([*parts, START])).ids
 

@@ -38,7 +38,7 @@ from models.tiny.generator import prompt_text, read_tokenizer, token_id
 from models.tiny.layout import read_config
 from models.tiny.network import Grid, TinyNet, pack
 from models.tiny.tokens import END, PAD
-from schemas.action import from_json
+from schemas.action import from_json_list
 from schemas.config.sections import PolicyConfig
 
 
@@ -291,7 +291,7 @@ class TinyEngine(TinyTrained, Engine):
             return None, None
         if not self._asks:
             return self._count(thought), self._starts[document + 1] - self._starts[document]
-        reply = self._family.reply(thought, from_json(given.action), ANY)
+        reply = self._family.reply(thought, from_json_list(given.actions), ANY)
         return self._count(thought), self._count(reply) + 1
 
     def body(self, weights: Mapping[str, Tensor]) -> TinyBody:

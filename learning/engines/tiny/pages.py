@@ -374,7 +374,7 @@ class PageBatcher(ReplyTokens):
             row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(marked(sample.change)), 1.0)
         done = view.moved(marked_action(from_json(sample.history[-1])), (sample.width, sample.height))
         if done is not None:
-            self._answer(row, self._ids(f"{WHAT_WAS_DONE}{START}"), self._reply("", done), done, view)
+            self._answer(row, self._ids(f"{WHAT_WAS_DONE}{START}"), self._reply("", [done]), done, view)
 
     def _act(self, row: PageRow, sample: PageSample, view: View, draw: random.Random) -> None:
         """Asks for the instruction's next action, with or without a thought, as the acting policy is asked."""
@@ -389,7 +389,7 @@ class PageBatcher(ReplyTokens):
             thought = templated_thought(one) if thinks else ""
             parts.append(f"{START}{format_reply(thought, self._family.write(one, SCREEN))}{END}")
         thought = templated_thought(action) if thinks else ""
-        self._answer(row, self._ids("".join([*parts, START])), self._reply(thought, action), action, view)
+        self._answer(row, self._ids("".join([*parts, START])), self._reply(thought, [action]), action, view)
 
     def _answer(
         self, row: PageRow, prompt: list[int], reply: list[tuple[int, float]], action: Action, view: View, skip: int = 0

@@ -4,7 +4,7 @@
 -- ended the task without success. A trajectory says nothing about the correction if the sandbox did not reproduce the
 -- recorded steps, or if the reviewer's action did not change the screen and later actions brought the success.
 SELECT
-    t.trajectory_id, t.continues, t.replayed AS step, s.action,
+    t.trajectory_id, t.continues, t.replayed AS step, s.actions[1] AS action,
     coalesce(t.success AND r.success AND t.n_steps > r.n_steps, false) AS longer,
     coalesce(t.success AND d.route IN ('sft', 'rl'), false) AND NOT longer
     AND (t.n_steps = t.replayed + 1 OR s.next_screenshot IS DISTINCT FROM s.screenshot) AS won,

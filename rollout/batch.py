@@ -1,0 +1,79 @@
+"""Perform the actions of one reply in order.
+
+The rest of a reply is not performed after an action that the environment refuses, after an action that ends the
+trajectory, and after the end of the task.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from environments.sandbox import Sandbox
+from environments.verifier import Verifier
+from schemas.action import TERMINAL, Action, CallUser, Finished
+from schemas.failure import ActionFailure
+from schemas.observation import Outcome
+
+
+@dataclass(slots=True)
+class Batch:
+    """The actions of one reply, at least one, and the effect of those that were tried."""
+
+    actions: Sequence[Action]
+    outcome: Outcome
+    """Outcome of the task: before the reply, then after the last action that was tried."""
+    tried: int = 0
+    """Number of actions that were tried, from the first; the last of them may have been refused."""
+    frames: list[str] = field(default_factory=list[str])
+    """sha256 of the screenshot after each action that was tried, except the last."""
+    error: str | None = None
+    """Reason why an action was not performed, with its place among several actions."""
+    act_ms: float = 0.0
+    """Milliseconds of the actions and of the verifier, without the screenshots."""
+
+    @property
+    def last(self) -> Action:
+        """The last action that was tried."""
+        return self.actions[self.tried - 1]
+
+    async def perform(self, sandbox: Sandbox, verifier: Verifier | None, observe: Callable[[], Awaitable[str]]) -> None:
+        """Perform the actions until one is refused or the trajectory ends.
+
+        Args:
+            sandbox: the started sandbox.
+            verifier: the task's verifier, which runs after each action if it judges each step.
+            observe: records the screenshot between two actions, and returns its sha256.
+
+        Raises:
+            ActionFailure: the environment cannot perform such an action.
+            TrajectoryFailure: the sandbox died or hung, or the verifier failed.
+        """
+        for action in self.actions:
+            if self.tried:
+                self.frames.append(await observe())
+            self.tried += 1
+            clock = time.perf_counter()
+            try:
+                await self._try(sandbox, action)
+            except ActionFailure as failure:
+                self.error = self._placed(failure.reason)
+                raise ActionFailure(self.error) from failure
+            if verifier is not None and verifier.each_step:
+                self.outcome = await sandbox.verify(verifier)
+            self.act_ms += (time.perf_counter() - clock) * 1000
+            if self.error or self.outcome.done or self.outcome.truncated or action.type in TERMINAL:
+                return
+
+    async def _try(self, sandbox: Sandbox, action: Action) -> None:
+        if isinstance(action, Finished | CallUser):
+            await sandbox.conclude(action)
+        elif refused := await sandbox.perform(action):
+            self.error = self._placed(refused)
+
+    def _placed(self, reason: str) -> str:
+        """Add the place of the tried action, and the number of later ones, to the reason why it was not performed."""
+        count = len(self.actions)
+        if count == 1:
+            return reason
+        left = f"; {count - self.tried} not performed" if self.tried < count else ""
+        return f"action {self.tried} of {count}: {reason}{left}"
