@@ -49,7 +49,7 @@ class Clicker(LanguageModel):
     def _completion(self, chat: Sequence[Message], seed: int) -> Completion:
         turns = sum(message["role"] == "assistant" for message in chat)
         seen = screens_of(list(chat))[-1]
-        text = self._family.reply("", self._action(seen, turns, seed), (seen.width, seen.height))
+        text = self._family.reply("", [self._action(seen, turns, seed)], (seen.width, seen.height))
         tokens = (*self._tokenizer.encode(text).ids, token_id(self._tokenizer, END))
         return Completion(text, tokens, tuple(-0.5 for _ in tokens))
 

@@ -1,6 +1,7 @@
 """A model family (`policy.family=tests.taps:Taps`) of its own dialect, grid, reply and prompt."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from models.completion import Completion
@@ -28,9 +29,9 @@ class Taps(ModelFamily):
             return to_json(action)
         return f"tap {round(action.x * SIDE)}/{SIDE} {round(action.y * SIDE)}/{SIDE}"
 
-    def reply(self, thought: str, action: Action, screen: Size) -> str:
+    def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Thought and action."""
-        return f"<think>{thought}</think>{self.write(action, screen)}"
+        return f"<think>{thought}</think>{self.write_actions(actions, screen)}"
 
     def read(self, completion: Completion, screen: Size) -> Completion:
         """What `reply` wrote."""
@@ -42,7 +43,7 @@ class Taps(ModelFamily):
             action = action_of({"type": "click", "x": x, "y": y}) if numbers else from_json(text)
         except ValueError:
             return replace(completion, thought=thought, action_text=text, error=f"no action in {text[:80]!r}")
-        return replace(completion, thought=thought, action_text=text, action=action)
+        return replace(completion, thought=thought, action_text=text, actions=(action,))
 
 
 def _turn(role: str, text: str) -> Message:

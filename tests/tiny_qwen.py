@@ -42,7 +42,7 @@ def build_tiny_qwen(kind: Kind, folder: Path, seed: int = 0) -> None:
     asked = [text_of(message) for chat in chats for message in chat if message["role"] != "assistant"]
     places = iter(range(103, 999, 7))  # no number occurs twice, so none becomes a word
     replies = [
-        family.reply(thought, Click(x=next(places) / 999, y=next(places) / 999), SCREEN)
+        family.reply(thought, [Click(x=next(places) / 999, y=next(places) / 999)], SCREEN)
         for thought in ("", THOUGHTS["click"]) * 10
     ]
     sizes = {"head_width": 32, "vocabulary": 1024}

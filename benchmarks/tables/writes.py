@@ -61,7 +61,7 @@ def steps(numbers: range) -> pa.Table:
         {
             **base, "trajectory_id": _id(n), "step": step, "screenshot": _sha(n, step), "next_screenshot": None,
             "thought": f"The button of number {n} is the one, at step {step}.",
-            "action": f'{{"type":"click","x":0.{n % 1000},"y":0.25}}',
+            "actions": [f'{{"type":"click","x":0.{n % 1000},"y":0.25}}'],
             "raw_text": f"Thought: the button of number {n}. Action: click(0.{n % 1000}, 0.25)",
         }
         for n in numbers for step in range(STEPS)

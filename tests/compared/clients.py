@@ -555,7 +555,7 @@ class Pair:
 
     @staticmethod
     def _actions(read: Completion) -> list[Action]:
-        return [one for one in (read.action, *read.further) if one]
+        return [*read.actions, *read.dropped]
 
 
 def placeless(one: Action, other: Action) -> bool:

@@ -311,7 +311,7 @@ for line in sys.stdin:
         points = [one for one in annotation["points"] if one[0] is not None]
         texts = [one for one in annotation["texts"] if isinstance(one, str) and one.strip()]
         if texts and not points:
-            read = parse_reply(texts[-1]).action
+            read = parse_reply(texts[-1]).first
             return read.model_dump() if read else None
         if len(points) != 1 or texts:
             return None

@@ -158,7 +158,7 @@ def overridden(desk: str, known: Row) -> str:
 
 def recorded(lake: Lake, name: str) -> Row:
     (step,) = lake.read("steps", where={"trajectory_id": name, "step": 0}).to_pylist()
-    return {"action": json.loads(step["action"])}
+    return {"action": json.loads(step["actions"][0])}
 
 
 def undo(name: str, review: str) -> Row:

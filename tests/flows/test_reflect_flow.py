@@ -52,10 +52,10 @@ def test_a_failure_gets_a_verified_correction_which_the_next_training_has_with_l
     assert ours and all(trajectories[name]["success"] and step >= trajectories[name]["replayed"] for name, step in ours)
     found = supervised(config, lake, recipe)
     found.write(tmp_path / "samples", method.schedule(config.train, 10_000, "muon"))
-    targets = {(one.screenshots[-1], one.action) for one in read_samples(tmp_path / "samples") if one.action}
+    targets = {(one.screenshots[-1], one.actions) for one in read_samples(tmp_path / "samples") if one.actions}
     for note in lake.read("annotations", where={"kind": "correction"}).to_pylist():
         failed = steps[note["trajectory_id"], note["step"]]
-        assert (failed["screenshot"], failed["action"]) not in targets
+        assert (failed["screenshot"], tuple(failed["actions"])) not in targets
     pairs = [one for one in lake.read("pairs").to_pylist() if one["kind"] == "correction"]
     assert pairs and all(one["verified"] and trajectories[one["trajectory_id"]]["success"] for one in pairs)
     listed = {one["pair_id"] for one in ask(lake, "training_pairs", recipe.pins, corrections="all").to_pylist()}
@@ -63,7 +63,7 @@ def test_a_failure_gets_a_verified_correction_which_the_next_training_has_with_l
     for pair in pairs:
         sides = (steps[pair[key], pair["step"]] for key in ("trajectory_id", "rejected_trajectory_id"))
         chosen, rejected = sides
-        assert chosen["screenshot"] == rejected["screenshot"] and chosen["action"] != rejected["action"]
+        assert chosen["screenshot"] == rejected["screenshot"] and chosen["actions"] != rejected["actions"]
 
 
 def asked(config: Config) -> dict[str, object]:

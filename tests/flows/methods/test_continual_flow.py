@@ -69,10 +69,10 @@ def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_envir
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
     routes = {row["trajectory_id"]: row["route"] for row in lake.read("verdicts", where={"gate": "route"}).to_pylist()}
-    steps = lake.read("steps", ["trajectory_id", "screenshot", "next_screenshot", "action"]).to_pylist()
+    steps = lake.read("steps", ["trajectory_id", "screenshot", "next_screenshot", "actions"]).to_pylist()
     told = {row["trajectory_id"]: row["instruction"] for row in lake.read("trajectories").to_pylist()}
     good = {
-        (told[row["trajectory_id"]], row["screenshot"], row["action"])
+        (told[row["trajectory_id"]], row["screenshot"], tuple(row["actions"]))
         for row in steps
         if routes[row["trajectory_id"]] == "sft"
     }
@@ -82,7 +82,7 @@ def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_envir
     found = supervised(config, lake, recipe)
     found.write(tmp_path / "samples", method.schedule(config.train, found.samples, "muon"))
     sft = read_samples(tmp_path / "samples")
-    replies = [(one.instruction, one.screenshots[-1], one.action) for one in sft if one.action is not None]
+    replies = [(one.instruction, one.screenshots[-1], one.actions) for one in sft if one.actions]
     assert replies and set(replies) <= good
     found = continual_material(config, lake, recipe)
     found.write(tmp_path / "samples", method.schedule(config.train, found.samples, "muon"))
@@ -119,10 +119,10 @@ def test_failed_trajectories_themselves_are_trained_on_with_perception_data_and_
     failed = continual_material(trained(small, method="ct", ct={"form": "trajectories"}), lake, recipe)
     schedule = method_of(config.train).schedule(config.train, failed.samples, "muon")
     failed.write(tmp_path / "samples", schedule)
-    steps = lake.read("steps", ["trajectory_id", "screenshot", "action"]).to_pylist()
-    bad = {(row["screenshot"], row["action"]) for row in steps if routes[row["trajectory_id"]] == "ct"}
+    steps = lake.read("steps", ["trajectory_id", "screenshot", "actions"]).to_pylist()
+    bad = {(row["screenshot"], tuple(row["actions"])) for row in steps if routes[row["trajectory_id"]] == "ct"}
     made = read_samples(tmp_path / "samples")
-    assert made and {(one.screenshots[-1], one.action) for one in made} <= bad
+    assert made and {(one.screenshots[-1], one.actions) for one in made} <= bad
     assert all(one.instruction for one in made)
     mixed = supervised(trained(small, perception=0.5), lake, recipe)
     mixed.write(tmp_path / "samples", method_of(small.train).schedule(small.train, mixed.samples, "muon"))

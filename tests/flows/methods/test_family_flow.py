@@ -16,7 +16,7 @@ from learning.data.slices import slices
 from learning.engines.fsdp.chats import Chats
 from models.families.dialects import parse_reply
 from models.random_vlm import build_random
-from schemas.action import from_json
+from schemas.action import from_json_list
 from schemas.config import Config, config_of
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
@@ -79,7 +79,9 @@ def trained_on(chats: Chats, document: Document) -> tuple[str, str]:
 
 def written(step: dict[str, Any], thought: str) -> str:
     """A stored step as the family writes it."""
-    return Taps(PolicyConfig()).reply(thought, from_json(step["action"]), (step["screen_width"], step["screen_height"]))
+    return Taps(PolicyConfig()).reply(
+        thought, from_json_list(step["actions"]), (step["screen_width"], step["screen_height"])
+    )
 
 
 def steps_of(lake: Lake) -> dict[tuple[str, int], dict[str, Any]]:
@@ -90,21 +92,21 @@ def test_the_policy_acts_in_its_familys_words(turned: Config) -> None:
     acted = [row for row in Lake.open(turned.lake).read("steps").to_pylist() if row["policy_version"] == "policy-0000"]
     clicks = [row for row in acted if row["iteration"] == 1]
     assert clicks and all(re.fullmatch(r"<think></think>tap \d+/64 \d+/64", row["raw_text"]) for row in clicks)
-    assert all(from_json(row["action"]).type == "click" for row in clicks)
+    assert all(from_json_list(row["actions"])[0].type == "click" for row in clicks)
 
 
 def test_supervised_targets_are_the_stored_actions_as_the_family_writes_them(turned: Config, tmp_path: Path) -> None:
     lake, samples, chats = material(turned, tmp_path, "sft")
-    stored = {(row["screenshot"], row["action"]) for row in steps_of(lake).values()}
+    stored = {(row["screenshot"], tuple(row["actions"])) for row in steps_of(lake).values()}
     imitated = [sample for sample in samples if sample.action is not None]
     assert imitated and any(sample.history for sample in imitated)
     for sample in imitated:
         assert (sample.screenshots[-1], sample.action) in stored
         chat, targets = trained_on(chats, sample)
-        step = {"action": sample.action, "screen_width": 1, "screen_height": 1}
+        step = {"actions": sample.actions, "screen_width": 1, "screen_height": 1}
         assert targets == written(step, sample.thought)
         for past in sample.history:
-            assert written(step | {"action": past.action}, past.thought) in chat
+            assert written(step | {"actions": past.actions}, past.thought) in chat
         assert not OURS.search(chat)
 
 
@@ -159,7 +161,7 @@ def test_group_replies_are_as_drawn_and_a_stored_success_is_as_the_family_writes
             assert rollout.reply == step["raw_text"] == written(step, "")
         else:
             assert re.fullmatch(r"<think>.*</think>tap \d+/64 \d+/64", rollout.reply)
-            assert rollout.reply.endswith(Taps(PolicyConfig()).write(from_json(step["action"]), (1, 1)))
+            assert rollout.reply.endswith(Taps(PolicyConfig()).write_actions(from_json_list(step["actions"]), (1, 1)))
 
 
 def test_every_reply_of_a_model_is_recorded_with_its_family(turned: Config) -> None:

@@ -48,8 +48,8 @@ async def explored(pool: SandboxPool, template: str, seed: int) -> list[tuple[by
         for _ in range(4):
             shown = await sandbox.observe(elements=True)
             reply = PageExplorer().act([Context(shown.instruction, turns, shown, seed)])[0]
-            assert reply.action is not None
-            await sandbox.perform(reply.action)
+            assert reply.first is not None
+            await sandbox.perform(reply.first)
             turns = (*turns, PastStep("", reply.action_text, shown))
             outcome = await sandbox.verify(InPageReward())
             seen.append((shown.png, elements_json(shown.elements), outcome.reward))

@@ -60,8 +60,8 @@ async def look() -> list[tuple[RecognisedScreen, dict[str, int]]]:
                         counts,
                     )
                     reply = PageExplorer().act([Context(seen.instruction, turns, seen, 5)])[0]
-                    assert reply.action is not None
-                    await sandbox.perform(reply.action)
+                    assert reply.first is not None
+                    await sandbox.perform(reply.first)
                     turns = (*turns, PastStep("", reply.action_text, seen))
     return list(found.values())
 

@@ -270,8 +270,8 @@ def test_the_explorer_clicks_and_types_at_random_without_a_failure() -> None:
         for step in range(25):
             seen = await sandbox.observe(elements=True)
             (completion,) = explorer.act([Context(seen.instruction, (), seen, step, "search/search-chain")])
-            assert completion.action is not None
-            await sandbox.perform(completion.action)
+            assert completion.first is not None
+            await sandbox.perform(completion.first)
         return await sandbox.verify(SearchReward())
 
     assert leased(environment, explore)[0] == Outcome(False, 0.0, reason="no answer")

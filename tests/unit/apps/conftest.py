@@ -207,7 +207,7 @@ def _step(row: dict[str, Any], png: bytes) -> dict[str, Any]:
         "screen_width": 160,
         "screen_height": 210,
         "thought": "The button is <i>there</i>.",
-        "action": action,
+        "actions": [action],
         "action_type": "click",
         "x": 0.5,
         "y": 0.25,

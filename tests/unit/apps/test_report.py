@@ -133,7 +133,12 @@ def test_a_report_shows_no_secret_in_words_or_pixels(tmp_path: Path, monkeypatch
     (step,) = lake.read("steps", where={"trajectory_id": name}).to_pylist()
     seen = json.dumps([["ada@example.org", "text", [0.1, 0.1, 0.9, 0.2], 0, ""]])
     action = json.dumps({"type": "type", "content": "ada@example.org"})
-    words = {"thought": "to ada@example.org", "raw_text": "ada@example.org", "action": action, "elements": seen}
+    words = {
+        "thought": "to ada@example.org",
+        "raw_text": "ada@example.org",
+        "actions": [action],
+        "elements": seen,
+    }
     lake.upsert("steps", [{**step, **words}])
     (after,) = [one for one in replays(lake) if one.row.trajectory_id == name]
     assert "ada@" not in repr(after) and after.row.instruction == "Write to [redacted e-mail]"

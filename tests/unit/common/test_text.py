@@ -6,7 +6,7 @@ import pytest
 
 from common.text import counted, lasting, some_of, storable
 from models.families.dialects import parse_reply
-from schemas.action import Type, from_json, to_json
+from schemas.action import Type, from_json_list, to_json
 from schemas.config.sections import LakeConfig
 from schemas.tables.step import Step
 from storage.lake import Lake
@@ -28,20 +28,25 @@ def test_a_nul_is_written_out() -> None:
 def test_a_reply_with_half_a_character_comes_back_from_the_lake_with_everything_else_as_it_was(tmp_path: Path) -> None:
     reply = f"Thought: {HOSTILE}\nAction: type(content='{HOSTILE}')"
     parsed = parse_reply(reply)
-    assert parsed.action == Type(content=KEPT)
-    texts = {"thought": parsed.thought, "raw_text": reply, "action": to_json(parsed.action), "action_error": HOSTILE}
+    assert parsed.first == Type(content=KEPT)
+    texts = {
+        "thought": parsed.thought,
+        "raw_text": reply,
+        "actions": [*map(to_json, parsed.actions)],
+        "action_error": HOSTILE,
+    }
     lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")))
     lake.append("steps", [Step(**DEFAULTS["steps"] | texts)])
     lake.append("verdicts", [DEFAULTS["verdicts"] | {"reason": HOSTILE}])
     (step,) = lake.read("steps").to_pylist()
     assert (step["thought"], step["action_error"]) == (KEPT, KEPT)
-    assert step["raw_text"] == reply.replace(HOSTILE, KEPT) and from_json(step["action"]) == parsed.action
+    assert step["raw_text"] == reply.replace(HOSTILE, KEPT) and from_json_list(step["actions"]) == [*parsed.actions]
     assert lake.read("verdicts")["reason"].to_pylist() == [KEPT]
 
 
 def test_a_key_that_is_half_a_character_is_an_unreadable_action_and_no_crash() -> None:
     parsed = parse_reply("hotkey(key='ctrl \ud83d')")
-    assert (parsed.action is None) == (parsed.error is not None)
+    assert (parsed.first is None) == (parsed.error is not None)
 
 
 @pytest.mark.parametrize(

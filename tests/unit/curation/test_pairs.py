@@ -17,7 +17,7 @@ def step(name: str, number: int, screen: str, x: float, success: bool, **changes
         "step": number,
         "screenshot": screen,
         "raw_text": f"raw {x}",
-        "action": f'{{"type":"click","x":{x},"y":0.5}}',
+        "actions": [f'{{"type":"click","x":{x},"y":0.5}}'],
         "thought": "Click it.",
     }
     return PartingStep(**fields | changes)
@@ -80,5 +80,5 @@ def test_each_reply_is_used_once() -> None:
 
 
 def test_a_reply_without_an_action_is_rejected_as_it_was_said() -> None:
-    rows = [step("a", 0, "s0", 0.1, True), step("b", 0, "s0", 0.2, False, action=None, raw_text="gibberish")]
+    rows = [step("a", 0, "s0", 0.1, True), step("b", 0, "s0", 0.2, False, actions=[], raw_text="gibberish")]
     assert pairs_of(rows, 0)[0].rejected == "gibberish"

@@ -29,7 +29,7 @@ def click(x: float) -> str:
 
 
 def step(number: int, screen: str, x: float, after: str = "z", **changes: Any) -> Step:
-    fields = {"step": number, "screenshot": screen, "next_screenshot": after, "action": click(x)} | changes
+    fields = {"step": number, "screenshot": screen, "next_screenshot": after, "actions": [click(x)]} | changes
     return Step(**DEFAULTS["steps"] | fields)
 
 
@@ -71,7 +71,7 @@ def test_a_trajectory_without_steps_has_nothing_to_search() -> None:
 
 
 def test_a_state_is_the_last_showing_of_its_screen_and_nothing_follows_a_reply_without_an_action() -> None:
-    steps = [step(0, "a", 0.1), step(1, "a", 0.2), step(2, "b", 0.3), step(3, "c", 0.4, action=None), step(4, "d", 0.5)]
+    steps = [step(0, "a", 0.1), step(1, "a", 0.2), step(2, "b", 0.3), step(3, "c", 0.4, actions=[]), step(4, "d", 0.5)]
     assert states_of(trajectory(), steps, 9) == [1, 2, 3]
 
 
@@ -159,7 +159,7 @@ def test_a_preference_is_for_no_style_of_thoughts() -> None:
     assert thoughts(policy, policy | {"thought": "It is red."}) == ["It is blue.", "It is red."]
     assert thoughts(explorer, policy) == thoughts(policy, explorer) == ["Click it.", "Click it."]
     assert thoughts(explorer, policy, reflects=True) == ["Not that. Click it.", "Click it."]
-    unread = policy | {"action": None, "raw_text": "Thought: It is blue.\nAction: jump()"}
+    unread = policy | {"actions": [], "raw_text": "Thought: It is blue.\nAction: jump()"}
     assert thoughts(explorer, unread) == ["It is blue.", "It is blue."]
 
 

@@ -1,11 +1,13 @@
 """What rules tell of single steps: what was redundant, what could not be done, and nothing more."""
 
+from typing import Any
+
 from curation.reflection import VERSION, reflections_of
 from tests.fixtures.sentences import Sentences
 from tests.unit.curation.gates.test_gates import NOON, steps, trajectory
 
 
-def flags(*screens: str, **changes: str | None) -> dict[int, tuple[bool | None, bool | None, str]]:
+def flags(*screens: str, **changes: Any) -> dict[int, tuple[bool | None, bool | None, str]]:
     found = reflections_of(trajectory(), steps(*screens, **changes), NOON)
     assert {(row.author, row.version, row.trajectory_id) for row in found} <= {("rules", VERSION, "t")}
     return {row.step: (row.last_step_correct, row.last_step_redundant, row.reflection) for row in found}
@@ -29,6 +31,6 @@ def test_the_last_step_is_never_redundant() -> None:
 
 
 def test_an_action_that_could_not_be_performed_was_not_correct() -> None:
-    assert flags("a", action=None, action_error="no action in the reply") == {
+    assert flags("a", actions=[], action_error="no action in the reply") == {
         0: (False, None, "It holds no action that could be performed: no action in the reply.")
     }

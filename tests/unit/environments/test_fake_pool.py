@@ -125,7 +125,7 @@ def test_a_box_that_dies_is_a_sandbox_failure_and_its_lease_is_given_back():
                     async with pool.lease(FAKE.task("dies"), 3) as sandbox:
                         seen = await sandbox.observe(elements=True)
                         context = Context(seen.instruction, (), seen, 1)
-                        action = PageExplorer().act([context])[0].action
+                        action = PageExplorer().act([context])[0].first
                         assert action is not None
                         await sandbox.perform(action)
             return pool.metrics.deaths
@@ -138,7 +138,7 @@ def test_a_reply_without_an_action_ends_the_trajectory_as_the_policys_failure_an
     assert record.trajectory.failure_boundary == "action"
     assert record.trajectory.success is False
     assert record.steps[0].raw_text == "mumble"
-    assert record.steps[0].action is None
+    assert record.steps[0].first is None
 
 
 def test_a_dead_box_is_nobodys_failure():

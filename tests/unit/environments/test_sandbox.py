@@ -89,7 +89,7 @@ class Clicks:
     needs_elements, kind, dialect = False, "policy", "box_v1"
 
     async def act(self, context: Any) -> Completion:
-        return Completion("click", action=Click(x=0.5, y=0.5))
+        return Completion("click", actions=(Click(x=0.5, y=0.5),))
 
 
 def test_a_trajectory_whose_sandbox_breaks_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> Path:
         "trajectories", [row("trajectories", n_steps=2), row("trajectories", trajectory_id="t1", success=False)]
     )
     click = '{"type":"click","x":0.25,"y":0.75}'
-    stored.append("steps", [row("steps", step=1), row("steps", step=0, action=click, action_type="click")])
+    stored.append("steps", [row("steps", step=1), row("steps", step=0, actions=[click], action_type="click")])
     stored.append("verdicts", [row("verdicts")])
     stored.append("policies", [row("policies")])
     stored.append("evaluations", [row("evaluations", seed=2_000_000 + n, success=n > 0) for n in range(4)])
@@ -82,7 +82,7 @@ def test_a_frame_is_read_anew_at_each_collection_and_a_pinned_version_is_not(pla
 def test_a_trajectory_has_its_steps_in_order_their_actions_and_pictures(place: Path):
     found = flywheel.open(place).trajectory("t0")
     assert [step.step for step in found.steps] == [0, 1] and found.row["task_id"] == "miniwob/a"
-    assert found.action(0) == Click(x=0.25, y=0.75) and found.action(1) is None
+    assert found.actions(0) == Click(x=0.25, y=0.75) and found.actions(1) is None
     assert found.image(0).size == (4, 3) and found.image(0).getpixel((0, 0)) == (255, 0, 0)
 
 

@@ -26,12 +26,12 @@ def varied(count: int, seed: int = 0) -> tuple[list[TrainSample], dict[str, byte
     longer = []
     for sample in made:
         past = tuple(
-            Past(f"Go to {draw.choice(WORDS)}.", '{"type":"wait"}') for _ in range(draw.choice((0, 0, 1, 3, 9)))
+            Past(f"Go to {draw.choice(WORDS)}.", ('{"type":"wait"}',)) for _ in range(draw.choice((0, 0, 1, 3, 9)))
         )
         shown = (draw.choice(digests), *sample.screenshots) if past else sample.screenshots
         longer.append(
             TrainSample(
-                sample.task_id, shown, sample.instruction, past, sample.thought, sample.action, sample.questions
+                sample.task_id, shown, sample.instruction, past, sample.thought, sample.actions, sample.questions
             )
         )
     return longer, pngs

@@ -44,11 +44,11 @@ def folded_job(folder: Path, kind: str, method: str, **train: Any) -> Job:
     imitated, rollouts, places = list[TrainSample](), list[Rollout](), list[int]()
     for number, length in enumerate(LENGTHS):
         done = steps(number)
-        replies = [family.reply(*one, (WIDTH, HEIGHT)) for one in done]
+        replies = [family.reply(thought, [action], (WIDTH, HEIGHT)) for thought, action in done]
         for at in range(length):
             shown = tuple(digests[rule.folded(at + 1) : at + 1])
-            history = tuple(Past(thought, to_json(action)) for thought, action in done[:at])
-            imitated.append(TrainSample("t/a", shown, "Do it.", history, done[at][0], to_json(done[at][1])))
+            history = tuple(Past(thought, (to_json(action),)) for thought, action in done[:at])
+            imitated.append(TrainSample("t/a", shown, "Do it.", history, done[at][0], (to_json(done[at][1]),)))
             places.append(10 * number + rule.folded(at + 1))
             rollouts.append(Rollout(f"t{number}", at, "t/a", shown, "Do it.", tuple(replies[:at]), replies[at]))
     file = folder / f"folded-{method}"

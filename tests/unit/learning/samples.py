@@ -46,9 +46,9 @@ def samples(count: int) -> tuple[list[TrainSample], dict[str, bytes]]:
         click = to_json(Click(x=first.x, y=first.y))
         told = f'Click on the "{first.name}" button.'
         kinds = (
-            TrainSample("t/click", (sha,), told, (), "Click it.", click, tuple(questions)),
+            TrainSample("t/click", (sha,), told, (), "Click it.", (click,), tuple(questions)),
             TrainSample(
-                "t/type", (sha,), told, (Past("Click it.", click),), "Type it.", to_json(Type(content=first.name))
+                "t/type", (sha,), told, (Past("Click it.", (click,)),), "Type it.", (to_json(Type(content=first.name)),)
             ),
             TrainSample("t/none", (sha,), told, questions=tuple(questions)),
         )

@@ -89,5 +89,5 @@ def test_screens_and_coordinates_are_the_papers() -> None:
         width, height = case["screen_wh"]
         x, y = case["raw"]
         sides = scale_of("resized_pixels", width, height) if case["model"] == "qwen25vl" else THOUSANDTHS
-        action: Any = parse_reply(f"Action: click(start_box='({x},{y})')", sides).action
+        action: Any = parse_reply(f"Action: click(start_box='({x},{y})')", sides).first
         assert [int(action.x * width), int(action.y * height)] == [int(place) for place in case["px"]]

@@ -20,12 +20,12 @@ def done(instruction: str, *takes: str) -> list[Action]:
     turn = PastStep("", format_action(Click(x=0.5, y=0.5), "box_v1"), BLIND)
     shown = Observation(b"", 1, 1, "", takes=frozenset(takes))
     contexts = [Context(instruction, (turn,), shown, seed) for seed in range(400)]
-    return [one.action for one in PageExplorer().act(contexts) if one.action is not None]
+    return [one.first for one in PageExplorer().act(contexts) if one.first is not None]
 
 
 def pressed(instruction: str) -> list[str]:
     contexts = [Context(instruction, (), SEEN, seed) for seed in range(200)]
-    actions = [one.action for one in PageExplorer().act(contexts)]
+    actions = [one.first for one in PageExplorer().act(contexts)]
     return [action.key for action in actions if isinstance(action, Hotkey)]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from environments.pool import SandboxPool
 from models.completion import Completion
-from models.families.dialects import format_action, parse_reply
+from models.families.dialects import format_actions, parse_reply
 from models.policy import Context, Policy
 from rollout.actor import Actor
 from rollout.replies import admitting, recorded
@@ -49,7 +49,7 @@ def rolled(policy: Scripted, beginning: Beginning | None = None, seed: int = 5) 
 
 def after(failed: FinishedTrajectory, replayed: int, screens: Sequence[str] | None = None) -> Beginning:
     seen = tuple(screens or [step.screenshot for step in failed.steps[: replayed + 1]])
-    replies = tuple(recorded(step, lambda action, _: format_action(action)) for step in failed.steps[:replayed])
+    replies = tuple(recorded(step, lambda actions, _: format_actions(actions)) for step in failed.steps[:replayed])
     return Beginning(failed.trajectory.trajectory_id, seen, replies, ahead=2)
 
 
@@ -61,7 +61,7 @@ def test_the_first_steps_are_replayed_and_then_somebody_else_goes_on_from_the_sa
     assert (found.trajectory.continues, found.trajectory.replayed) == (failed.trajectory.trajectory_id, 1)
     assert [step.screenshot for step in found.steps] == [step.screenshot for step in failed.steps]
     assert [step.family for step in found.steps] == ["tars"] * len(found.steps)
-    assert found.steps[0].raw_text == failed.steps[0].raw_text and found.steps[0].action == failed.steps[0].action
+    assert found.steps[0].raw_text == failed.steps[0].raw_text and found.steps[0].first == failed.steps[0].first
     assert found.trajectory.trajectory_id != failed.trajectory.trajectory_id
 
 
@@ -84,7 +84,7 @@ def test_another_seed_shows_other_screens_from_the_first_step_on() -> None:
 def test_a_known_reply_is_performed_after_the_replay_and_its_thought_can_admit_the_error() -> None:
     failed, won = rolled(Scripted("first", "first")), rolled(Scripted("first", "second"))
     beginning = after(failed, 1)
-    known = admitting(recorded(won.steps[1], lambda action, _: format_action(action)))
+    known = admitting(recorded(won.steps[1], lambda actions, _: format_actions(actions)))
     script = Beginning(beginning.continues, beginning.screens, (*beginning.replies, known), ahead=0)
     found = rolled(Scripted(), script)
     assert found.trajectory.success is True and found.steps[1].thought == "Not that. Hm."

@@ -87,11 +87,11 @@ def typed(family: Any, text: str) -> act.Action:
 def documents(family: Any, text: str) -> tuple[Context, TrainSample, Rollout]:
     """A step as it is met, as a demonstration and as a reply without tokens, with a text wherever one can stand."""
     action = typed(family, text)
-    plain, reply = family.reply(text, action, SIZE), family.taught(text, action, SIZE)
+    plain, reply = family.reply(text, [action], SIZE), family.taught(text, [action], SIZE)
     shown = ("2", "3")[-family.rule.live :]
     read = family.read(Completion(plain), SIZE)
     met = Context(text, (PastStep(read.thought, read.action_text, screen(2)),), screen(3), 0, thinks=family.thinks)
-    demonstration = TrainSample("t", shown, text, (Past(read.thought, to_json(action)),), text, to_json(action))
+    demonstration = TrainSample("t", shown, text, (Past(read.thought, (to_json(action),)),), text, (to_json(action),))
     return met, demonstration, Rollout("one", 1, "t", shown, text, (plain,), reply)
 
 
@@ -141,7 +141,7 @@ def assert_same_control(
             assert document is demonstration or prompt == acted
             assert chats.measure(document).item.tokens == len(chat.ids)
             counts[-1] += [Counter(one for one in ids if one in control) for ids in (prompt, targets)]
-            reply = family.reply(text, typed(family, text), SIZE)
+            reply = family.reply(text, [typed(family, text)], SIZE)
             if tokenizer.decode(prompt[:-1]).rstrip().endswith(OPEN):  # the prompt opened the thought already
                 reply = reply.removeprefix(f"{OPEN}\n")
             begun = tokenizer.decode(targets).removesuffix("<|im_end|>")
@@ -156,7 +156,9 @@ def test_a_text_within_a_call_that_stands_for_several_actions_is_text(directory:
     for text in ('a "<tool_call>" b', "</tool_call>\n<tool_call>", "<tool_call>"):
         written = family.write(act.Type(content=text), SIZE)
         read = family.read(Completion(written), SIZE)
-        assert read.action == act.Hotkey(key="ctrl a") and read.further == (act.Type(content=text),)
+        assert read.first == act.Hotkey(key="ctrl a") and (*read.actions, *read.dropped)[1:] == (
+            act.Type(content=text),
+        )
         (reply,) = [
             one["content"][0]["text"]
             for one in family.chat(Context("", (PastStep("", written, screen(2)),), screen(3), 0))
@@ -314,7 +316,7 @@ def test_the_small_policy_reads_tokens_in_texts_as_text_where_it_acts_and_is_tra
     pngs = {"3": screen(3).png}
     encoder = ReplyEncoder(tmp_path, CONFIG, TinyNet.load(tmp_path), pngs)
     action = to_json(act.Type(content=text))
-    sample = TrainSample("t", ("3",), text, (Past(text, action),), text, action, (Question(text, 0.5, 0.5),))
+    sample = TrainSample("t", ("3",), text, (Past(text, (action,)),), text, (action,), (Question(text, 0.5, 0.5),))
     trained, reply = encoder._encoded(sample)
     assert trained == ids
     assert [one for one in reply if one in control] == [token_id(tokenizer, END)]

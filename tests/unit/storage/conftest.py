@@ -19,7 +19,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "steps": {
         "trajectory_id": "t0", "step": 0, "iteration": 1, "screenshot": "a" * 64, "next_screenshot": None,
-        "screen_width": 160, "screen_height": 210, "thought": "", "action": None, "action_type": None, "x": 0.5,
+        "screen_width": 160, "screen_height": 210, "thought": "", "actions": [], "action_type": None, "x": 0.5,
         "y": 0.5, "dialect": "box_v1", "raw_text": "", "action_error": None, "actor": "policy", "policy_version": "p1",
         "token_ids": None, "logprobs": None, "elements": "[]", "observe_ms": 1.0, "think_ms": 1.0, "act_ms": 1.0,
     },

@@ -71,15 +71,15 @@ def weigh(
         practice: the tasks that are practice pages.
         practice_share: what all their samples together weigh, of 1; every one of them the same.
     """
-    counts = Counter((sample.task_id, sample.action is None) for sample in samples)
+    counts = Counter((sample.task_id, not sample.actions) for sample in samples)
     practised = sum(sample.task_id in practice for sample in samples)
     suite = sorted({sample.task_id for sample in samples} - set(practice))
     shares = weakness(success, suite, balance) if suite else {}
     mass = practice_share if practised and suite else float(bool(practised))
     raw = []
     for sample in samples:
-        part = GROUNDING_SHARE if sample.action is None else 1.0 - GROUNDING_SHARE
-        raw.append(shares.get(sample.task_id, 0.0) * part / counts[sample.task_id, sample.action is None])
+        part = GROUNDING_SHARE if not sample.actions else 1.0 - GROUNDING_SHARE
+        raw.append(shares.get(sample.task_id, 0.0) * part / counts[sample.task_id, not sample.actions])
     scale = (1.0 - mass) / sum(raw) if suite else 0.0
     return [
         replace(sample, weight=mass / practised if sample.task_id in practice else scale * weight)
@@ -118,11 +118,11 @@ def _imitation(
                 instruction=trajectory["instruction"],
                 history=tuple(past),
                 thought=thought,
-                action=row["action"],
+                actions=tuple(row["actions"]),
                 questions=tuple(questions.get(row["screenshot"], ())),
             )
         )
-        past.append(Past(thought, row["action"]))
+        past.append(Past(thought, tuple(row["actions"])))
     return samples
 
 
@@ -174,7 +174,7 @@ def _first_of_each(rows: Iterable[Mapping[str, Any]]) -> list[TrainSample]:
             screenshots=(row["before"], row["after"]),
             instruction="",
             thought=row["thought"],
-            action=row["action"],
+            actions=(row["action"],) if row["action"] else (),
             kind=row["kind"],
         )
         found.setdefault((row["kind"], row["before"], row["after"]), sample)

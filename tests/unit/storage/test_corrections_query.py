@@ -18,7 +18,14 @@ def stored(lake: Lake, row, **changes: object) -> None:
     lake.append("verdicts", [row("verdicts", trajectory_id="t", route="ct"), row("verdicts", trajectory_id="c")])
     for name, screens in (("t", "aa"), ("c", "aaaab")):
         steps = [
-            row("steps", trajectory_id=name, step=place, screenshot=screen * 64, action=to_json(Wait()), raw_text=name)
+            row(
+                "steps",
+                trajectory_id=name,
+                step=place,
+                screenshot=screen * 64,
+                actions=[to_json(Wait())],
+                raw_text=name,
+            )
             for place, screen in enumerate(screens)
         ]
         lake.append("steps", steps)
@@ -78,7 +85,7 @@ def corrected(lake: Lake, row, **attempt: object) -> None:
     lake.append("trajectories", [row("trajectories", trajectory_id="t", success=False, n_steps=2)])
     lake.append("verdicts", [row("verdicts", trajectory_id="t", route="ct", passed=False)])
     for place, screen in enumerate("ab"):
-        recorded = {"trajectory_id": "t", "step": place, "screenshot": screen * 64, "action": to_json(Wait())}
+        recorded = {"trajectory_id": "t", "step": place, "screenshot": screen * 64, "actions": [to_json(Wait())]}
         lake.append("steps", [row("steps", **recorded)])
     review = {"trajectory_id": "t", "step": 1, "decision": "correct", "action": better, "thought": "There."}
     lake.append("reviews", [row("reviews", **review, original_action=to_json(Wait()))])
@@ -89,7 +96,13 @@ def corrected(lake: Lake, row, **attempt: object) -> None:
         lake.append("trajectories", [row("trajectories", **made)])
         lake.append("verdicts", [row("verdicts", trajectory_id="c", route="sft" if made["success"] else "ct")])
         for place, (screen, actor, action) in enumerate([("a", "policy", to_json(Wait())), ("b", "person", better)]):
-            step = {"trajectory_id": "c", "step": place, "screenshot": screen * 64, "actor": actor, "action": action}
+            step = {
+                "trajectory_id": "c",
+                "step": place,
+                "screenshot": screen * 64,
+                "actor": actor,
+                "actions": [action],
+            }
             lake.append("steps", [row("steps", **step)])
 
 
@@ -150,7 +163,7 @@ def thought_again(lake: Lake, row, step: int, **of: object) -> list[tuple[str, i
     lake.append("verdicts", [row("verdicts", trajectory_id="t", route="sft" if of.get("success") else "ct")])
     wait = to_json(Wait())
     for place, screen in enumerate("ab"):
-        lake.append("steps", [row("steps", trajectory_id="t", step=place, screenshot=screen * 64, action=wait)])
+        lake.append("steps", [row("steps", trajectory_id="t", step=place, screenshot=screen * 64, actions=[wait])])
     review = {"trajectory_id": "t", "step": step, "decision": "correct", "thought": "Because."}
     lake.append("reviews", [row("reviews", **review, action=wait, original_action=wait)])
     return taught(lake)

@@ -21,7 +21,7 @@ def add(lake: Lake, row: Rows) -> Add:
     def write(name: str, *routes: str, success: bool | None = True, **changes: Any) -> None:
         action = f'{{"type":"click","x":0.{len(name)},"y":0.5}}'
         lake.append("trajectories", [row("trajectories", trajectory_id=name, success=success, **changes)])
-        lake.append("steps", [row("steps", trajectory_id=name, action=action)])
+        lake.append("steps", [row("steps", trajectory_id=name, actions=[action])])
         for number, route in enumerate(routes):
             version, later = f"rules@{9 - number}", NOON + timedelta(hours=number)
             decision = {"passed": route == "sft", "reason": f"rules: run {number}", "gate_version": version}
@@ -96,7 +96,7 @@ def test_the_steps_before_an_error_are_imitated_where_who_marked_it_is_believed(
     lake: Lake, row: Rows, prefixes: str, by: str, imitated: list[int]
 ) -> None:
     lake.append("trajectories", [row("trajectories", n_steps=4, success=False)])
-    clicks = {"action": '{"type":"click","x":0.5,"y":0.5}'}
+    clicks = {"actions": ['{"type":"click","x":0.5,"y":0.5}']}
     lake.append("steps", [row("steps", step=at, screenshot=f"{at}" * 64, **clicks) for at in range(4)])
     rejected = {"passed": False, "route": "ct", "error_step": 2, "valid_steps": 2, "reason": f"{by}: from step 2"}
     lake.append("verdicts", [row("verdicts", **rejected)])

@@ -26,8 +26,8 @@ def told(lake: Lake, row: Any) -> Lake:
         lake.append(
             "steps",
             [
-                row("steps", trajectory_id=name, step=0, screenshot=A, next_screenshot=B, action=CLICK),
-                row("steps", trajectory_id=name, step=1, screenshot=B, action=to_json(Wait()), thought="Hm."),
+                row("steps", trajectory_id=name, step=0, screenshot=A, next_screenshot=B, actions=[CLICK]),
+                row("steps", trajectory_id=name, step=1, screenshot=B, actions=[to_json(Wait())], thought="Hm."),
             ],
         )
         asked: list[dict[str, Any]] = [
@@ -73,8 +73,8 @@ def test_what_is_asked_of_one_screen_twice_comes_once_and_nothing_of_quarantine(
     assert made["2.perception"].screenshots == (M,)
     assert made["Nothing.transition"].screenshots == (A, B)
     asked = made["1.perception"]
-    assert (asked.instruction, asked.screenshots, asked.action) == ("How many links are there?", (A,), None)
-    places = [sample.action for sample in made.values() if sample.instruction == "What is at {place}?"]
+    assert (asked.instruction, asked.screenshots, asked.actions) == ("How many links are there?", (A,), None)
+    places = [sample.actions for sample in made.values() if sample.instruction == "What is at {place}?"]
     assert places == [CLICK]
 
 
@@ -83,7 +83,7 @@ def test_the_steps_of_failed_trajectories_are_targets_with_their_instruction_and
 ) -> None:
     told.append("trajectories", [row("trajectories", trajectory_id="mute", task_id="two")])
     told.append("verdicts", [row("verdicts", trajectory_id="mute", route="ct")])
-    told.append("steps", [row("steps", trajectory_id="mute", action=None)])
+    told.append("steps", [row("steps", trajectory_id="mute", actions=[])])
     weighed = ask(told, "continual_step_weights")
     assert [(one["trajectory_id"], one["step"], one["weight"]) for one in weighed.to_pylist()] == [
         ("bad", 0, 0.5),
@@ -92,9 +92,9 @@ def test_the_steps_of_failed_trajectories_are_targets_with_their_instruction_and
     part = MixturePart(weighed, "training_samples", steps=True, parameters=THINKS)
     write_mixture(tmp_path / "samples", [part], 4, 0, told, told.versions(), ContextRule(2))
     first, second = read_samples(tmp_path / "samples")
-    assert (first.instruction, first.action, first.screenshots) == ("Click.", CLICK, (A,))
-    assert (second.thought, second.action, second.screenshots) == ("Hm.", to_json(Wait()), (A, B))
-    assert [past.action for past in second.history] == [CLICK]
+    assert (first.instruction, first.actions, first.screenshots) == ("Click.", CLICK, (A,))
+    assert (second.thought, second.actions, second.screenshots) == ("Hm.", to_json(Wait()), (A, B))
+    assert [past.actions for past in second.history] == [CLICK]
 
 
 def test_a_step_in_whose_place_a_person_put_another_is_no_target(told: Lake, row: Any) -> None:

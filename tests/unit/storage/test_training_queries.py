@@ -55,7 +55,14 @@ def busy(lake: Lake, row) -> Lake:
         for place, screen in enumerate(screens):
             action = to_json(draw.choice([Wait(), Click(x=0.1, y=0.2)]))
             thought = draw.choice(["", "", "Because."])
-            step = row("steps", trajectory_id=name, step=place, screenshot=screen, thought=thought, action=action)
+            step = row(
+                "steps",
+                trajectory_id=name,
+                step=place,
+                screenshot=screen,
+                thought=thought,
+                actions=[action],
+            )
             tables["steps"].append(step)
             if route == "sft" and not thought:
                 annotate(step, "thought", thought="Said later.")
@@ -210,7 +217,7 @@ def test_a_step_that_was_thought_about_twice_is_taught_with_the_last_thought(lak
     wait = to_json(Wait())
     lake.append("trajectories", [row("trajectories")])
     lake.append("verdicts", [row("verdicts")])
-    lake.append("steps", [row("steps", action=wait)])
+    lake.append("steps", [row("steps", actions=[wait])])
     first = row("annotations", annotation_id="z", kind="thought", thought="A machine's.")
     later = {"annotation_id": "a", "thought": "A person's.", "created_at": first["created_at"].replace(hour=13)}
     lake.append("annotations", [first, {**first, **later}])
@@ -221,7 +228,7 @@ def test_trajectories_of_one_group_that_did_the_same_teach_it_once(lake: Lake, r
     groups = {"a": "g", "b": "g", "c": "h", "d": None, "e": None}
     lake.append("trajectories", [row("trajectories", trajectory_id=t, group_id=g) for t, g in groups.items()])
     lake.append("verdicts", [row("verdicts", trajectory_id=t) for t in groups])
-    lake.append("steps", [row("steps", trajectory_id=t, action=to_json(Wait())) for t in groups])
+    lake.append("steps", [row("steps", trajectory_id=t, actions=[to_json(Wait())]) for t in groups])
     weighed = ask(lake, "training_weights", **SHARES, history_images=1, practice=[])
     taught = {one["trajectory_id"] for one in weighed.to_pylist() if one["weight"] is not None}
     assert taught == {"a", "c", "d", "e"}
@@ -240,7 +247,7 @@ def failed(lake: Lake, row) -> Lake:
     for task, screens in (("t", "bbcd"), ("u", "e")):
         lake.append("trajectories", [row("trajectories", trajectory_id=task, task_id=task)])
         lake.append("verdicts", [row("verdicts", trajectory_id=task, route="ct")])
-        steps = [row("steps", trajectory_id=task, step=place, action=wait) for place in range(len(screens))]
+        steps = [row("steps", trajectory_id=task, step=place, actions=[wait]) for place in range(len(screens))]
         lake.append("steps", steps)
         led = [
             row("annotations", annotation_id=f"{task}{place}", trajectory_id=task, step=place, kind="inverse_dynamics")
@@ -256,7 +263,7 @@ def failed(lake: Lake, row) -> Lake:
 
 def test_two_actions_between_the_same_screens_do_not_contradict_each_other(failed: Lake, tmp_path: Path) -> None:
     made = continually(failed, tmp_path)
-    kept = [sample.action for sample in made if sample.screenshots == ("a" * 64, "b") and sample.action]
+    kept = [sample.actions for sample in made if sample.screenshots == ("a" * 64, "b") and sample.actions]
     assert kept == [to_json(Wait())]
 
 
@@ -280,7 +287,7 @@ def test_tasks_share_by_weakness_however_many_samples_they_have(lake: Lake, row,
         names = [f"{task}{number}" for number in range(trajectories)]
         lake.append("trajectories", [row("trajectories", trajectory_id=name, task_id=task) for name in names])
         lake.append("verdicts", [row("verdicts", trajectory_id=name) for name in names])
-        lake.append("steps", [row("steps", trajectory_id=name, action=to_json(Wait())) for name in names])
+        lake.append("steps", [row("steps", trajectory_id=name, actions=[to_json(Wait())]) for name in names])
         lake.append("evaluations", [row("evaluations", task_id=task, success=success)])
     asked = {**SHARES, "balance": balance}
     rows = ask(lake, "training_weights", **asked, history_images=1, practice=[]).to_pylist()
@@ -313,7 +320,7 @@ def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_corr
     clicks = {name: to_json(Click(x=x, y=0.5)) for name, x in (("t0", 0.1234), ("t1", 0.9))}
     for name, action in clicks.items():
         lake.append("trajectories", [row("trajectories", trajectory_id=name)])
-        lake.append("steps", [row("steps", trajectory_id=name, step=at, action=action) for at in range(2)])
+        lake.append("steps", [row("steps", trajectory_id=name, step=at, actions=[action]) for at in range(2)])
     pair = {"pair_id": "p", "trajectory_id": "t0", "iteration": 1, "task_id": "miniwob/a", "seed": 1, "kind": "parting"}
     pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True, "step": 1}
     corrected = {"pair_id": "q", "kind": "correction", "rejected_trajectory_id": "t0"}
@@ -340,7 +347,14 @@ def test_a_step_that_an_import_s_source_takes_out_of_training_is_no_target_and_p
         lake.append(
             "steps",
             [
-                row("steps", trajectory_id=name, step=at, action=to_json(Wait()), screenshot=f"{at}" * 64, extra=extra)
+                row(
+                    "steps",
+                    trajectory_id=name,
+                    step=at,
+                    actions=[to_json(Wait())],
+                    screenshot=f"{at}" * 64,
+                    extra=extra,
+                )
                 for at, extra in steps
             ],
         )
@@ -365,7 +379,7 @@ def test_of_stored_successes_the_newest_of_a_task_is_shown_and_the_newest_of_a_s
         more = {"trajectory_id": name, "iteration": iteration}
         lake.append("trajectories", [row("trajectories", seed=seed, policy="explorer", **more)])
         lake.append("verdicts", [row("verdicts", **more)])
-        lake.append("steps", [row("steps", action=to_json(Wait()), **more)])
+        lake.append("steps", [row("steps", actions=[to_json(Wait())], **more)])
     rows = ask(lake, "demonstrations", tasks=["miniwob/a"], seeds=[5]).to_pylist()
     assert [one["trajectory_id"] for one in rows] == ["d", "b"]
 
@@ -378,7 +392,7 @@ def test_a_stored_success_of_a_graded_task_is_worth_its_own_reward(
     lake.append("tasks", [about | {"task_id": "miniwob/a", "verifier": "games", "threshold": 0.8, "graded": graded}])
     lake.append("trajectories", [row("trajectories", policy="explorer", reward=0.875)])
     lake.append("verdicts", [row("verdicts")])
-    lake.append("steps", [row("steps", action=to_json(Wait()))])
+    lake.append("steps", [row("steps", actions=[to_json(Wait())])])
     (found,) = ask(lake, "demonstrations", tasks=["miniwob/a"], seeds=[1]).to_pylist()
     assert found["reward"] == wanted
 
@@ -411,7 +425,12 @@ def test_a_person_s_correction_is_imitated_in_the_place_of_its_step_after_the_st
             "steps",
             [
                 row(
-                    "steps", trajectory_id=name, step=place, screenshot=screen, thought=f"{name} {place}", action=action
+                    "steps",
+                    trajectory_id=name,
+                    step=place,
+                    screenshot=screen,
+                    thought=f"{name} {place}",
+                    actions=[action],
                 )
                 for place, screen in enumerate(screens)
             ],
@@ -424,7 +443,7 @@ def test_a_person_s_correction_is_imitated_in_the_place_of_its_step_after_the_st
 
     def taught() -> dict[tuple[str, str | None], tuple[list[str], int]]:
         samples = through_the_lake(lake, tmp_path, 2, [])
-        return {(one.thought, one.action): (list(one.screenshots), len(one.history)) for one in samples}
+        return {(one.thought, one.actions): (list(one.screenshots), len(one.history)) for one in samples}
 
     assert taught() == {
         ("won 0", action): (["w0" * 32], 0),

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from schemas.table import SCHEMA_VERSION
+from schemas.tables.step import Step
 from storage.lake import Lake
 from storage.upgrade import upgrade
 
@@ -37,3 +39,25 @@ def test_a_lake_of_the_version_before_is_refused_until_it_is_upgraded(lake: Lake
         Lake.open(config)
     assert upgrade(config, steps.append) == ["table steps: unused_arguments", f"schema version {SCHEMA_VERSION}"]
     assert Lake.open(config).read("steps")["unused_arguments"].to_pylist() == [None]
+
+
+def test_the_single_action_of_an_older_step_becomes_its_list_of_actions(lake: Lake, row, tmp_path: Path) -> None:
+    click = '{"type":"click","x":0.5,"y":0.25}'
+    lake.append("steps", [row("steps", step=0), row("steps", step=1, actions=[click])])
+    place, mark = f"{lake.uri}/tables/steps", tmp_path / "lake" / "flywheel.json"
+    now = DeltaTable(place).to_pyarrow_table()
+    action = pa.array([(actions or [None])[0] for actions in now["actions"].to_pylist()], pa.string())
+    at = now.column_names.index("actions")
+    older = now.drop_columns(["actions", "frames"]).add_column(at, "action", action)
+    write_deltalake(place, older, mode="overwrite", schema_mode="overwrite", partition_by=["iteration"])
+    pinned = DeltaTable(place).version()
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "schema_version": 5}))
+    config, steps = LakeConfig(uri=str(tmp_path / "lake")), list[str]()
+    assert upgrade(config, steps.append) == ["table steps: actions, frames", f"schema version {SCHEMA_VERSION}"]
+    upgraded = Lake.open(config)
+    found = sorted(upgraded.rows(Step), key=lambda one: one.step)
+    assert [(one.actions, one.first, one.frames) for one in found] == [([], None, []), ([click], click, [])]
+    assert "action" not in DeltaTable(place).to_pyarrow_table().column_names
+    with upgraded.connect(["steps"], {"steps": pinned}) as connection:  # as a policy pins it
+        seen = connection.sql("SELECT actions, frames FROM steps ORDER BY step").fetchall()
+    assert seen == [([], []), ([click], [])]

@@ -71,7 +71,7 @@ def chosen(lake: Lake, count: int, elements: str = "[]", most: int = 100) -> Cho
         for digest, png in zip(digests, pngs, strict=True)
     ]
     lake.append("screenshots", rows)
-    plain = {"trajectory_id": "t", "iteration": 0, "screen_width": 160, "screen_height": 210, "action": None}
+    plain = {"trajectory_id": "t", "iteration": 0, "screen_width": 160, "screen_height": 210, "actions": []}
     plain |= {"next_screenshot": None, "action_error": None}
     steps = [
         Step.model_construct(**plain, step=at, screenshot=digest, elements=elements)

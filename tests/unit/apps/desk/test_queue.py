@@ -301,7 +301,9 @@ def test_who_corrects_a_step_is_told_whether_a_sandbox_verified_it_and_where(
     made = {"trajectory_id": tried, "policy": "correction", "continues": name, "replayed": 0, "n_steps": 1}
     ended = {"success": False, "termination": "done", "failure_boundary": None, "failure_reason": None}
     lake.append("trajectories", [{**trajectory, **made, **ended}])
-    lake.append("steps", [{**step, "trajectory_id": tried, "step": 0, "actor": "person", "action": written["action"]}])
+    lake.append(
+        "steps", [{**step, "trajectory_id": tried, "step": 0, "actor": "person", "actions": [written["action"]]}]
+    )
     (found,) = desk.get(f"/api/trajectories/{name}").json()["reviews"]
     assert (found["state"], found["tried_by"]) == ("refuted", tried)
     page = desk.get(f"/trajectory/{name}").text

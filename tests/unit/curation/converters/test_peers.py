@@ -103,7 +103,7 @@ def test_code_that_is_no_action_of_ours_is_kept_as_it_is_with_the_steps_before_i
     found = ActionsGate(Section()).check(rows.trajectory, rows.steps, GateContext())
     assert (found.passed, found.error_step) == (False, 1)
     assert [step.action_error is None for step in rows.steps] == [True, False, then is not None]
-    assert rows.steps[2].action == (then and to_json(then))
+    assert rows.steps[2].first == (then and to_json(then))
     screens = {one.screen.sha256: one.screen for one in taken_in.steps}
     stored = exchanged_of("lake", rows.trajectory, rows.steps, screens, {})
     (back,) = lines_of(written(form, [stored], tmp_path / "out") / "agentnet.jsonl")

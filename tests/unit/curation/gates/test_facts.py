@@ -16,8 +16,8 @@ from schemas.tables.step import Step
 from tests.fixtures.sentences import Sentences
 from tests.unit.curation.gates.test_gates import NOON, steps, trajectory
 
-FINISHED = {"action": '{"content":"","type":"finished"}', "action_type": "finished"}
-WAIT = {"action": '{"type":"wait"}', "action_type": "wait"}
+FINISHED = {"actions": ['{"content":"","type":"finished"}'], "action_type": "finished"}
+WAIT = {"actions": ['{"type":"wait"}'], "action_type": "wait"}
 KNOWN = TaskFacts(successes=40, changed=39, screens=4)
 
 
@@ -35,12 +35,12 @@ def test_a_success_in_which_nothing_was_done_is_held_back_however_often_it_says_
 
 
 def test_a_verified_answer_is_something_done_and_asking_a_person_ends_nothing() -> None:
-    answer = FINISHED | {"action": '{"content":"42","type":"finished"}'}
-    asks = {"action": '{"type":"call_user"}', "action_type": "call_user"}
+    answer = FINISHED | {"actions": ['{"content":"42","type":"finished"}']}
+    asks = {"actions": ['{"type":"call_user"}'], "action_type": "call_user"}
     assert evidence(steps("a", **answer)) == "passed"
     assert evidence([*steps("a", **WAIT), *steps("b", **answer)]) == "passed"
     assert evidence([*steps("a", **answer), *steps("b", **answer)]) != "passed"
-    assert "nothing was done" in evidence(steps("a", **FINISHED | {"action": '{"content":" ","type":"finished"}'}))
+    assert "nothing was done" in evidence(steps("a", **FINISHED | {"actions": ['{"content":" ","type":"finished"}']}))
     assert evidence([*steps("a"), *steps("b", **asks), *steps("c"), *steps("d", **FINISHED)]) == "passed"
     assert "nothing was done" in evidence([*steps("a", **asks), *steps("b", **FINISHED)])
 
@@ -103,7 +103,7 @@ def test_a_copy_with_a_detour_is_a_copy_since_training_imitates_the_way_without_
 def test_the_same_task_screens_and_actions_as_an_accepted_trajectory_are_a_duplicate(
     screen: str, x: float, changes: dict[str, Any], duplicate: bool
 ) -> None:
-    rows = steps(screen, "b", action=f'{{"type":"click","x":{x},"y":0.5}}')
+    rows = steps(screen, "b", actions=[f'{{"type":"click","x":{x},"y":0.5}}'])
     assert same(rows, **changes) is duplicate
 
 
@@ -130,7 +130,7 @@ def test_imported_trajectories_of_different_files_are_compared_by_what_they_were
 
 def test_pictures_that_cannot_be_compared_are_the_same_only_where_they_are_the_same_pixels() -> None:
     assert same(steps("a", "b"), {}) and not same(steps("near", "b"), {})
-    assert not same(steps("a", "b", action=None))
+    assert not same(steps("a", "b", actions=[]))
 
 
 @pytest.mark.parametrize(("bits", "duplicate"), [(0xFF, True), (0x1FF, False)])
@@ -157,7 +157,7 @@ def test_a_copy_that_waits_or_clicks_in_vain_besides_is_a_copy_and_so_is_what_it
 def test_a_trajectory_that_does_more_or_ends_otherwise_is_no_copy() -> None:
     elsewhere = '{"type":"click","x":0.9,"y":0.1}'
     assert not same(steps("a", "c", "b")) and not same(steps("a", "b", "c"))
-    assert not same([*steps("a"), *steps("b", action=elsewhere)])
+    assert not same([*steps("a"), *steps("b", actions=[elsewhere])])
     assert not same(steps("a", "far", "b"))
 
 

@@ -33,8 +33,8 @@ def trajectory(**changes: Any) -> Trajectory:
 
 def steps(*screens: str, **changes: Any) -> list[Step]:
     row = {
-        "action": '{"type":"click","x":0.5,"y":0.5}', "action_type": "click", "x": 0.5, "y": 0.5, "action_error": None,
-        "thought": "", "trajectory_id": "t", "iteration": 0,
+        "actions": ['{"type":"click","x":0.5,"y":0.5}'], "action_type": "click", "x": 0.5, "y": 0.5,
+        "action_error": None, "thought": "", "trajectory_id": "t", "iteration": 0,
     } | changes  # fmt: skip
     after = [*screens[1:], "end"]
     return [
@@ -104,7 +104,7 @@ def test_an_environment_failure_goes_nowhere_and_says_why(sentence: Sentences) -
 
 
 def test_an_action_that_cannot_be_parsed_is_the_policys_failure_at_that_step() -> None:
-    rows = [*steps("a"), steps("a", "b", action=None, action_error="no action")[1]]
+    rows = [*steps("a"), steps("a", "b", actions=[], action_error="no action")[1]]
     found = decision(trajectory(success=False, failure_boundary="action"), rows)
     assert (found.route, found.error_step) == ("ct", 1)
 

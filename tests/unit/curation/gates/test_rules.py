@@ -20,20 +20,20 @@ BUSY = int("5" * (BITS // 4), 16)
 
 
 def acting(rows: list[Step], *actions: str) -> list[Step]:
-    return [row.model_copy(update={"action": action}) for row, action in zip(rows, actions, strict=True)]
+    return [row.model_copy(update={"actions": [action]}) for row, action in zip(rows, actions, strict=True)]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"action": None}, "holds no action"),
+        ({"actions": []}, "holds no action"),
         ({"action_error": "the screen is gone"}, "could be performed: the screen is gone"),
-        ({"action": '{"type":"click","x":1.2,"y":0.5}'}, "points outside the screen"),
-        ({"action": '{"type":"drag","x":0.1,"y":0.5,"to_x":0.2,"to_y":-0.1}'}, "points outside the screen"),
+        ({"actions": ['{"type":"click","x":1.2,"y":0.5}']}, "points outside the screen"),
+        ({"actions": ['{"type":"drag","x":0.1,"y":0.5,"to_x":0.2,"to_y":-0.1}']}, "points outside the screen"),
         ({"x": 1.01}, "points outside the screen"),
-        ({"action": '{"type":"click","x":"left","y":0.5}'}, "unreadable action"),
-        ({"action": "click(1, 2)"}, "unreadable action"),
-        ({"action": '{"type":"hover","x":0.1,"y":0.5}'}, "unreadable action"),
+        ({"actions": ['{"type":"click","x":"left","y":0.5}']}, "unreadable action"),
+        ({"actions": ["click(1, 2)"]}, "unreadable action"),
+        ({"actions": ['{"type":"hover","x":0.1,"y":0.5}']}, "unreadable action"),
     ],
 )
 def test_an_action_that_cannot_be_read_or_performed_or_misses_the_screen_is_the_error(

@@ -217,7 +217,7 @@ def test_of_two_screens_only_what_the_pictures_show_is_told() -> None:
     icon = Element("Close", "button", (0.7, 0.3, 0.8, 0.4), True)
     field = Element("", "text field", (0.1, 0.5, 0.9, 0.6), True)
     plain = {"trajectory_id": "t", "iteration": 0, "screen_width": 160, "screen_height": 210, "action_error": None}
-    waited = plain | {"action": '{"type":"wait"}', "x": None, "y": None}
+    waited = plain | {"actions": ['{"type":"wait"}'], "x": None, "y": None}
     first, second = (
         Step.model_construct(**waited, step=at_, screenshot=name, next_screenshot="b", elements=elements_json(shown))
         for at_, name, shown in (

@@ -46,7 +46,7 @@ class Scripted(Policy):
         self.actions = list(actions)
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        return [Completion("", action=self.actions.pop(0) if self.actions else act.Wait()) for _ in contexts]
+        return [Completion("", actions=(self.actions.pop(0) if self.actions else act.Wait(),)) for _ in contexts]
 
 
 def rolled(answers: Answers, performed: Sequence[act.Action], seed: int = 7, **keys: Any) -> FinishedTrajectory:

@@ -48,7 +48,7 @@ def row(group: str, attempt: int, success: bool | None, step: int | None = 0, **
         "screenshot": f"screen-{step}",
         "raw_text": "Action: wait()",
         "thought": "",
-        "action": '{"type":"wait"}',
+        "actions": ['{"type":"wait"}'],
         "token_ids": [1, 2, 3],
         "logprobs": [-0.1, -0.2, -0.3],
         "policy_version": "p1",
@@ -73,7 +73,7 @@ def success(seed: int = 7) -> Member:
         "screen_width": 100,
         "screen_height": 100,
     }
-    told |= {"trajectory_id": "demo-0", "seed": seed, "action": '{"type":"click","x":0.5,"y":0.25}'}
+    told |= {"trajectory_id": "demo-0", "seed": seed, "actions": ['{"type":"click","x":0.5,"y":0.25}']}
     rows = [DemonstrationStep(**told, step=step, screenshot=f"screen-{step}") for step in range(2)]
     return demonstration(rows, TinyFamily(POLICY))
 
@@ -208,8 +208,8 @@ def test_replies_of_a_server_without_log_probabilities_are_trained_on_as_text() 
     rows = [
         row("g", 0, True, 0, **unknown),
         row("g", 0, True, 1, **unknown),
-        row("g", 1, False, action=None, action_error=cut, **unknown),
-        row("g", 2, False, action=None, action_error="no call", **unknown),
+        row("g", 1, False, actions=[], action_error=cut, **unknown),
+        row("g", 2, False, actions=[], action_error="no call", **unknown),
     ]
     found = train_on(members_of(rows, POLICY, GroupConfig(size=4, k=2, recompute=True)), nothing, PLAIN, 0).rollouts
     assert [rollout.reply for rollout in found] == ["Action: wait()"] * 4

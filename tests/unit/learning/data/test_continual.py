@@ -33,7 +33,7 @@ FIELD = Element("", "text field", (0.1, 0.1, 0.5, 0.2), True)
 
 def step(**changes: Any) -> Step:
     row = {"trajectory_id": "t", "step": 0, "iteration": 0, "screenshot": "a", "next_screenshot": "b"}
-    return Step.model_construct(**row | {"action": CLICK, "action_error": None, "x": 0.4, "y": 0.6} | changes)
+    return Step.model_construct(**row | {"actions": [CLICK], "action_error": None, "x": 0.4, "y": 0.6} | changes)
 
 
 def test_the_action_between_two_screens_is_kept_with_both() -> None:
@@ -47,9 +47,9 @@ def test_the_action_between_two_screens_is_kept_with_both() -> None:
     [
         {"next_screenshot": "a"},
         {"next_screenshot": None},
-        {"action": None},
+        {"actions": []},
         {"action_error": "no such key"},
-        {"action": '{"type":"finished","content":""}'},
+        {"actions": ['{"type":"finished","content":""}']},
     ],
 )
 def test_an_action_that_the_screen_does_not_show_is_not_asked_for(changes: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ def compared(folder: Path) -> tuple[list[TrainSample], dict[str, bytes]]:
     plain, pngs = samples(2)
     digests = tuple(pngs)
     made = [
-        TrainSample("t", digests, "", action=CLICK, kind="inverse_dynamics"),
+        TrainSample("t", digests, "", actions=(CLICK,), kind="inverse_dynamics"),
         TrainSample("t", digests, "", thought='button "ok" appeared.', kind="transition"),
         TrainSample("t", digests[:1], "", questions=plain[0].questions, kind="naming"),
         TrainSample("t", digests[:1], "", questions=plain[0].questions),
@@ -97,7 +97,7 @@ def test_the_small_policy_is_asked_about_two_screens_as_it_would_be_asked_by_a_c
     said = [tokenizer.decode(double.targets[double.rows == index].tolist()) for index in (0, 1)]
     for text, question in zip(texts, (WHAT_WAS_DONE, WHAT_CHANGED), strict=True):
         assert text.startswith(prompt_text(question_of(question, [])))
-    action = parse_reply(said[0]).action
+    action = parse_reply(said[0]).first
     assert isinstance(action, Click) and (action.x, action.y) == (0.4, 0.6)
     assert said[1] == 'button "ok" appeared.'
     named = tokenizer.decode(single.targets[single.rows == 0].tolist())
@@ -125,7 +125,7 @@ def test_a_stock_model_reads_the_chat_that_asks_about_two_screens(tmp_path: Path
         assert torch.equal(prompt["image_grid_thw"], chat.grids) and len(chat.grids) == 2
         assert len(chats.measure(sample).digests) == 2
     replies = [_reply(chats, sample) for sample in made]
-    assert isinstance(parse_reply(replies[0]).action, Click)
+    assert isinstance(parse_reply(replies[0]).first, Click)
     assert replies[1] == 'button "ok" appeared.'
     assert replies[2] in {question.name for question in made[2].questions}
 
@@ -142,7 +142,7 @@ def _reply(chats: Chats, sample: TrainSample) -> str:
 def perceived(digest: str) -> list[TrainSample]:
     """A question with a place, and one without, in which the page itself writes `{place}`."""
     return [
-        TrainSample("t", (digest,), "What is at {place}?", thought="A button.", action=CLICK, kind="perception"),
+        TrainSample("t", (digest,), "What is at {place}?", thought="A button.", actions=(CLICK,), kind="perception"),
         TrainSample("t", (digest,), 'Is there a button "{place}"?', thought="No.", kind="perception"),
     ]
 
@@ -176,5 +176,5 @@ def test_any_model_is_asked_about_a_screen_by_a_chat_with_one_screen(tmp_path: P
     for sample, answer in zip(perceived(plain[0].screenshots[0]), ("A button.", "No."), strict=True):
         messages, reply = chat_of(sample, family, [(WIDTH, HEIGHT)], 0)
         asked = messages[0]["content"][0]["text"]
-        assert asked == ("What is at click(start_box='(400,600)')?" if sample.action else sample.instruction)
+        assert asked == ("What is at click(start_box='(400,600)')?" if sample.actions else sample.instruction)
         assert reply == answer and len(chats.encode(sample).grids) == 1

@@ -13,8 +13,8 @@ def test_samples_come_back_as_they_were(tmp_path: Path) -> None:
     assert write_samples(tmp_path / "samples", made) == pngs.keys()
     write_screenshots(tmp_path / "screenshots", pngs)
     back = read_samples(tmp_path / "samples")
-    assert [(item.action, item.history, len(item.questions)) for item in back] == [
-        (item.action, item.history, len(item.questions)) for item in made
+    assert [(item.actions, item.history, len(item.questions)) for item in back] == [
+        (item.actions, item.history, len(item.questions)) for item in made
     ]
     assert back[-1] == back[len(made) - 1] and back[1:3] == [back[1], back[2]]
     assert read_screenshots(tmp_path / "screenshots") == pngs

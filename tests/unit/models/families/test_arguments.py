@@ -59,7 +59,7 @@ def test_typing_with_a_place_and_its_switches_is_all_that_it_stands_for(
 ) -> None:
     """microsoft/fara `_prompts.py` @360e87f: `coordinate`, `press_enter` and `delete_existing_text` of `type`."""
     read = made(family).read(Completion(reply), SCREEN)
-    assert [one for one in (read.action, *read.further) if one] == actions and read.parts == len(actions)
+    assert [*read.actions, *read.dropped] == actions and len(read.actions) == len(actions)
     assert not read.unused
 
 
@@ -70,8 +70,10 @@ def test_a_switch_that_is_a_number_is_on_where_it_is_1() -> None:
         place = {"box_2d": BOX} if family == "glm" else {"action": "type"}
         for number, wanted in ((1, [CLEAR, TYPED]), (0, [act.Type(content="hi")]), ("1", [CLEAR, TYPED])):
             read = made(family).read(Completion(written(text="hi", enter=number, clear=number, **place)), SCREEN)
-            assert [one for one in (read.action, *read.further) if one][-len(wanted) :] == wanted
-            assert (CLEAR in read.further or read.action == CLEAR) == (number != 0) and not read.unused
+            assert [*read.actions, *read.dropped][-len(wanted) :] == wanted
+            assert (CLEAR in (*read.actions, *read.dropped)[1:] or read.first == CLEAR) == (
+                number != 0
+            ) and not read.unused
 
 
 DRAG = act.Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4)
@@ -93,7 +95,7 @@ DRAG = act.Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4)
 )
 def test_actions_of_models_that_were_trained_from_qwens_are_read(arguments: dict[str, Any], action: Action) -> None:
     read = made("qwen3-vl").read(Completion(called(**arguments)), SCREEN)
-    assert read.action == action and not read.further, read.error
+    assert read.first == action and not (*read.actions, *read.dropped)[1:], read.error
 
 
 @pytest.mark.parametrize("name", ["drag", "left_click_drag"])
@@ -101,14 +103,14 @@ def test_a_drag_with_one_place_ends_there_and_begins_at_the_cursor(name: str) ->
     """X-PLUG/MobileAgent `Mobile-Agent-v3.5/computer_use/run_gui_owl_1_5_for_pc.py` @11cea57."""
     moved = called(action="mouse_move", coordinate=[100, 200])
     dragged = called(action=name, coordinate=[300, 400])
-    assert made("qwen3-vl").read(Completion(f"{moved}\n{dragged}"), SCREEN).action == DRAG
+    assert made("qwen3-vl").read(Completion(f"{moved}\n{dragged}"), SCREEN).first == DRAG
     alone = made("qwen3-vl").read(Completion(dragged), SCREEN)
-    assert (alone.action, *alone.further) == (act.MouseDown(), act.MouseUp(x=DRAG.to_x, y=DRAG.to_y))
-    assert alone.parts == 2
+    assert (*alone.actions, *alone.dropped) == (act.MouseDown(), act.MouseUp(x=DRAG.to_x, y=DRAG.to_y))
+    assert len(alone.actions) == 2
     started = made("qwen3-vl").read(
         Completion(called(action=name, start_coordinate=[100, 200], coordinate=[300, 400])), SCREEN
     )
-    assert started.action == DRAG and not started.unused
+    assert started.first == DRAG and not started.unused
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_a_python_literal_is_read_with_its_tuples_and_one_that_python_refuses_is
     """X-PLUG/MobileAgent `Mobile-Agent-v3.5/computer_use/utils.py` @11cea57 reads calls with `ast.literal_eval`, to
     which a dictionary in braces is a set that cannot be."""
     read = made("qwen3-vl").read(Completion(f"<tool_call>\n{literal}\n</tool_call>"), SCREEN)
-    assert read.action == action and (action is None) == bool(read.error)
+    assert read.first == action and (action is None) == bool(read.error)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ def test_an_argument_that_no_action_has_is_reported_and_the_action_stands(
 ) -> None:
     reader = made(family, template)
     read = reader.read(Completion(reply), SCREEN)
-    assert read.action is not None and (read.action.type, read.unused) == (kind, unused)
+    assert read.first is not None and (read.first.type, read.unused) == (kind, unused)
     assert as_read(reader, reply, SCREEN).get("unused", []) == list(unused)
 
 
@@ -241,17 +243,17 @@ def test_an_argument_that_no_action_has_is_reported_and_the_action_stands(
 )
 def test_several_chords_in_a_list_of_keys_are_an_error(family: str, reply: str) -> None:
     read = made(family).read(Completion(reply), SCREEN)
-    assert read.action is None and "several chords" in (read.error or "")
+    assert read.first is None and "several chords" in (read.error or "")
 
 
 def test_holo_clicks_where_its_reply_names_a_click_and_nothing_else() -> None:
     for action, kind in (("click_absolute", "click"), ("right_click", None), (["click"], None)):
         read = made("holo-1.5").read(Completion(json.dumps({"action": action, "x": 1, "y": 2})), SCREEN)
-        assert (read.action.type if read.action else None) == kind and bool(read.error) == (kind is None)
+        assert (read.first.type if read.first else None) == kind and bool(read.error) == (kind is None)
 
 
 def test_an_argument_that_an_action_needs_is_no_number_where_it_is_a_text() -> None:
-    assert made("doubao").read(Completion("Action: type(content=3)"), SCREEN).action is None
+    assert made("doubao").read(Completion("Action: type(content=3)"), SCREEN).first is None
 
 
 def pointed(family: str, name: str = "click", **arguments: Any) -> Completion:
@@ -323,10 +325,10 @@ def test_an_argument_that_makes_a_click_another_action_is_done_or_is_an_error(
     family: str, arguments: dict[str, Any], kind: str | None
 ) -> None:
     read = pointed(family, **arguments)
-    assert (read.action.type if read.action else None) == kind, read
+    assert (read.first.type if read.first else None) == kind, read
     assert bool(read.error) == (kind is None) and not read.unused
     if kind:
-        assert read.action is not None and act.point_of(read.action) == pytest.approx((0.5, 0.5), abs=2e-3)
+        assert read.first is not None and act.point_of(read.first) == pytest.approx((0.5, 0.5), abs=2e-3)
 
 
 @pytest.mark.parametrize("family", ["qwen2.5-vl", "qwen3-vl"])
@@ -335,7 +337,7 @@ def test_a_list_of_keys_that_are_held_is_an_error_that_names_them(family: str, k
     for name in ("modifiers", "keys"):
         held: dict[str, Any] = {name: keys}
         read = pointed(family, **held)
-        assert read.action is None and "is held" in (read.error or "")
+        assert read.first is None and "is held" in (read.error or "")
 
 
 @pytest.mark.parametrize(
@@ -368,10 +370,10 @@ def test_a_list_of_keys_that_are_held_is_an_error_that_names_them(family: str, k
 )
 def test_the_rule_holds_for_every_action(arguments: dict[str, Any], kinds: list[str] | None) -> None:
     read = made("qwen3-vl").read(Completion(called(**arguments)), SCREEN)
-    assert [one.type for one in (read.action, *read.further) if one] == (kinds or []), read.error
-    assert read.parts == max(1, len(kinds or []))
+    assert [one.type for one in (*read.actions, *read.dropped) if one] == (kinds or []), read.error
+    assert len(read.actions) == max(1, len(kinds or []))
     if arguments.get("keys") == ["c"]:
-        assert read.action == act.Hotkey(key="ctrl c")
+        assert read.first == act.Hotkey(key="ctrl c")
 
 
 @pytest.mark.parametrize(
@@ -389,7 +391,7 @@ def test_the_rule_holds_for_every_action(arguments: dict[str, Any], kinds: list[
 )
 def test_a_key_that_no_keyboard_has_is_an_error(family: str, reply: str) -> None:
     read = made(family).read(Completion(reply), SCREEN)
-    assert read.action is None and "there is no key" in (read.error or "")
+    assert read.first is None and "there is no key" in (read.error or "")
 
 
 @pytest.mark.parametrize(
@@ -408,7 +410,7 @@ def test_a_key_that_no_keyboard_has_is_an_error(family: str, reply: str) -> None
 def test_an_error_names_the_models_own_argument(arguments: dict[str, Any], problem: str) -> None:
     for family in ("qwen2.5-vl", "qwen3-vl"):
         read = made(family).read(Completion(called(**arguments)), SCREEN)
-        assert read.action is None and problem in (read.error or "")
+        assert read.first is None and problem in (read.error or "")
 
 
 @pytest.mark.parametrize(
@@ -419,10 +421,10 @@ def test_numbers_of_a_place_may_be_texts(place: object) -> None:
         made("qwen3-vl").read(Completion(called(action="left_click", coordinate=place)), SCREEN),
         made("glm", "mobile").read(Completion(phone(action_type="click", box_2d=place)), SCREEN),
     ):
-        assert read.action == RIGHT, read.error
+        assert read.first == RIGHT, read.error
     for none in (["a", "b"], ["500"], [True, 3], [10**400, 3], "left"):
         assert made("qwen3-vl").read(Completion(called(action="left_click", coordinate=none)), SCREEN).error
-    assert made("holo-2").read(Completion('{"x": "500", "y": 300}'), SCREEN).action == RIGHT
+    assert made("holo-2").read(Completion('{"x": "500", "y": 300}'), SCREEN).first == RIGHT
 
 
 @pytest.mark.parametrize(
@@ -431,9 +433,9 @@ def test_numbers_of_a_place_may_be_texts(place: object) -> None:
 @pytest.mark.parametrize("family", [name for name in FAMILIES.names if name != "tiny"])
 def test_markup_before_a_reply_is_no_thought(family: str, head: str) -> None:
     reader = made(family)
-    reply = reader.reply("", act.Click(x=0.5, y=0.3), SCREEN)
+    reply = reader.reply("", [act.Click(x=0.5, y=0.3)], SCREEN)
     read = reader.read(Completion(head + reply), SCREEN)
-    assert read.action is not None and read.thought == ("a" if "<think>" in head else "")
+    assert read.first is not None and read.thought == ("a" if "<think>" in head else "")
 
 
 @pytest.mark.parametrize("family", ["qwen2.5-vl", "qwen3-vl", "holo-1.5", "holo-2", "glm", "internvl"])
@@ -444,16 +446,16 @@ def test_a_fence_around_a_call_is_no_thought(family: str, before: str, thought: 
     if family.startswith("qwen"):
         call = call.removeprefix("<tool_call>").removesuffix("</tool_call>").strip()
     read = reader.read(Completion(f"{before}{call}\n```"), SCREEN)
-    assert read.action is not None and read.thought == thought and not read.unused
+    assert read.first is not None and read.thought == thought and not read.unused
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES.names if name != "tiny"])
 def test_words_behind_the_call_are_reported_in_every_family(family: str) -> None:
     reader = made(family)
-    reply = reader.reply("I look.", act.Click(x=0.5, y=0.3), SCREEN)
+    reply = reader.reply("I look.", [act.Click(x=0.5, y=0.3)], SCREEN)
     assert not reader.read(Completion(reply), SCREEN).unused
     read = reader.read(Completion(f"{reply}\nThat was it."), SCREEN)
-    assert read.action is not None and read.unused == ("text behind the action=That was it.",)
+    assert read.first is not None and read.unused == ("text behind the action=That was it.",)
 
 
 RIGHT = act.Click(x=0.5, y=0.3)
@@ -492,7 +494,7 @@ RIGHT = act.Click(x=0.5, y=0.3)
 )
 def test_replies_of_public_reports_are_read(family: str, reply: str) -> None:
     read = made(family).read(Completion(reply), SCREEN)
-    assert read.action == RIGHT and not read.further, read.error
+    assert read.first == RIGHT and not (*read.actions, *read.dropped)[1:], read.error
 
 
 @pytest.mark.parametrize("family", ["qwen2.5-vl", "qwen3-vl"])
@@ -501,7 +503,7 @@ def test_a_call_of_a_tool_that_the_family_has_not_is_an_error_that_names_it(fami
     wait = {"action": "wait"}
     for call in ({"name": name, "arguments": wait}, {"name": name, **wait}):
         read = made(family).read(Completion(f"<tool_call>\n{json.dumps(call)}\n</tool_call>"), SCREEN)
-        assert read.action is None and f"there is no tool {str(name)!r}" in (read.error or "")
+        assert read.first is None and f"there is no tool {str(name)!r}" in (read.error or "")
 
 
 @pytest.mark.parametrize("name", ["computer_use", "mobile_use", "computer", None])
@@ -510,7 +512,7 @@ def test_a_call_of_a_known_tool_is_read_also_where_its_name_stands_beside_its_ar
     wait = {"action": "wait"}
     for call in ({"name": name, "arguments": wait}, {"name": name, **wait}):
         read = made("qwen3-vl").read(Completion(f"<tool_call>\n{json.dumps(call)}\n</tool_call>"), SCREEN)
-        assert read.action == act.Wait() and not read.unused
+        assert read.first == act.Wait() and not read.unused
 
 
 @pytest.mark.parametrize(
@@ -560,7 +562,7 @@ def test_a_text_next_to_modifiers_is_the_key_to_press_with_them(arguments: dict[
         replies |= {"ui-tars-1.5": f"Action: hotkey({given})", "doubao": f"Action: hotkey({given})"}
     for family, reply in replies.items():
         read = made(family).read(Completion(reply), SCREEN)
-        assert (getattr(read.action, "key", "").lower() or None) == key and not read.unused
+        assert (getattr(read.first, "key", "").lower() or None) == key and not read.unused
         assert bool(read.error) == (key is None)
 
 
@@ -569,7 +571,7 @@ def test_keys_that_are_held_during_a_mere_move_are_an_error(held: dict[str, Any]
     moved = called(action="mouse_move", coordinate=[100, 200], **held)
     for reply in (moved, moved + called(action="left_click"), moved + called(action="drag", coordinate=[3, 4])):
         read = made("qwen3-vl").read(Completion(reply), SCREEN)
-        assert read.action is None and "mouse_move while" in (read.error or "")
+        assert read.first is None and "mouse_move while" in (read.error or "")
 
 
 @pytest.mark.parametrize(
@@ -584,7 +586,7 @@ def test_keys_that_are_held_during_a_mere_move_are_an_error(held: dict[str, Any]
 )
 def test_words_between_calls_are_reported(family: str, reply: str) -> None:
     read = made(family).read(Completion(reply), SCREEN)
-    assert read.action == act.Wait() and len(read.further) == 1
+    assert read.first == act.Wait() and len((*read.actions, *read.dropped)[1:]) == 1
     assert read.unused == ("text behind the action=Then I go on.",)
 
 
@@ -598,7 +600,7 @@ def test_words_next_to_a_fence_behind_the_action_are_reported() -> None:
 def test_a_note_of_holo_that_is_no_text_is_reported(family: str, note: object) -> None:
     for name in ("note", "thought"):
         read = made(family).read(Completion(json.dumps({"note": "n", name: note, "x": 1, "y": 2})), SCREEN)
-        assert isinstance(read.action, act.Click) and read.unused == (f"{name}={note}",)
+        assert isinstance(read.first, act.Click) and read.unused == (f"{name}={note}",)
         assert read.thought == ("n" if name == "thought" else "")
 
 
@@ -649,9 +651,9 @@ def test_keys_in_two_arguments_are_pressed_together_if_one_of_them_is_modifiers(
 ) -> None:
     read = made("qwen3-vl").read(Completion(called(action="key", **arguments)), SCREEN)
     if unused is not None:
-        assert (read.action, read.unused) == (act.Hotkey(key=key), unused), read.error
+        assert (read.first, read.unused) == (act.Hotkey(key=key), unused), read.error
     else:
-        assert isinstance(read.action, act.Hotkey) and set(read.action.key.split()) == set(key.split())
+        assert isinstance(read.first, act.Hotkey) and set(read.first.key.split()) == set(key.split())
 
 
 @pytest.mark.parametrize(
@@ -672,7 +674,7 @@ def test_a_status_is_one_word_in_every_family(status: str | None, kind: str) -> 
     }
     for family, reply in replies.items():
         read = made(family).read(Completion(reply), SCREEN)
-        assert (read.action.type if read.action else None) == kind, (family, read.error)
+        assert (read.first.type if read.first else None) == kind, (family, read.error)
 
 
 def test_an_unknown_status_is_no_action_in_any_family() -> None:
@@ -685,7 +687,7 @@ def test_an_unknown_status_is_no_action_in_any_family() -> None:
     }
     for (family, template), reply in replies.items():
         read = made(family, template).read(Completion(reply), SCREEN)
-        assert read.action is None and "an end with the status 'partial'" in str(read.error), family
+        assert read.first is None and "an end with the status 'partial'" in str(read.error), family
 
 
 def test_a_nul_in_a_reply_is_written_out() -> None:
@@ -696,7 +698,7 @@ def test_a_nul_in_a_reply_is_written_out() -> None:
 @pytest.mark.parametrize("arguments", [{"keys": "  "}, {"text": "\u00a0"}, {"keys": ["\t\t"]}, {"key": " \n"}])
 def test_several_blanks_are_no_key(arguments: dict[str, Any]) -> None:
     read = made("qwen3-vl").read(Completion(called(action="key", **arguments)), SCREEN)
-    assert read.action is None and "without a key" in str(read.error)
+    assert read.first is None and "without a key" in str(read.error)
 
 
 @pytest.mark.parametrize(
@@ -708,24 +710,24 @@ def test_several_blanks_are_no_key(arguments: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_a_list_of_keys_is_a_chord_in_ui_tars_text(reply: str, key: str) -> None:
     read = made("ui-tars-1.5").read(Completion(f"Thought: So.\nAction: {reply}"), SCREEN)
-    assert read.action == act.Hotkey(key=key), read.error
+    assert read.first == act.Hotkey(key=key), read.error
     read = made("glm").read(
         Completion(f"<|begin_of_box|>{reply.replace('hotkey(key', 'key(keys')}<|end_of_box|>"), SCREEN
     )
-    assert read.action == act.Hotkey(key=key) or "hotkey=" in reply, read.error
+    assert read.first == act.Hotkey(key=key) or "hotkey=" in reply, read.error
 
 
 @pytest.mark.parametrize(("status", "kind"), [("1", "finished"), ("0", "call_user"), ("true", "finished")])
 def test_a_status_may_be_a_number(status: str, kind: str) -> None:
     read = made("ui-tars-1.5").read(Completion(f"Action: finished(status={status})"), SCREEN)
-    assert read.action is not None and read.action.type == kind
+    assert read.first is not None and read.first.type == kind
     read = made("qwen3-vl").read(Completion(called(action="terminate", status=json.loads(status))), SCREEN)
-    assert read.action is not None and read.action.type == kind
+    assert read.first is not None and read.first.type == kind
 
 
 def test_an_end_with_failure_keeps_its_words() -> None:
     read = made("ui-tars-1.5").read(Completion("Action: finished(content='no shop', status='failure')"), SCREEN)
-    assert (read.action, read.unused) == (act.CallUser(content="no shop"), ())
+    assert (read.first, read.unused) == (act.CallUser(content="no shop"), ())
 
 
 @pytest.mark.parametrize(
@@ -763,7 +765,7 @@ def test_an_end_with_failure_keeps_its_words() -> None:
 def test_an_answer_that_is_a_call_is_no_finish(answer: str, wanted: act.Action | None) -> None:
     """zai-org/Open-AutoGLM writes `do(...)` between these tags, ritzz-ai/GUI-R1 a list of objects."""
     read = parse_reply(f"<think>So.</think>\n<answer>{answer}</answer>")
-    assert read.action == wanted and (wanted is not None or read.error)
+    assert read.first == wanted and (wanted is not None or read.error)
 
 
 @pytest.mark.parametrize(
@@ -803,7 +805,7 @@ def test_an_answer_that_is_a_call_is_no_finish(answer: str, wanted: act.Action |
 )
 def test_a_call_in_any_notation_is_no_answer_even_if_it_is_cut_off(answer: str) -> None:
     read = parse_reply(f"<answer>{answer}</answer>")
-    assert read.action is None and "a call in an answer" in str(read.error)
+    assert read.first is None and "a call in an answer" in str(read.error)
 
 
 @pytest.mark.parametrize(
@@ -834,7 +836,7 @@ def test_a_call_in_any_notation_is_no_answer_even_if_it_is_cut_off(answer: str) 
 )
 def test_words_data_and_programs_are_answers(answer: str) -> None:
     read = parse_reply(f"Thought: So.\n<answer>{answer}</answer>")
-    assert (read.thought, read.action, read.error) == ("So.", act.Finished(content=answer), None)
+    assert (read.thought, read.first, read.error) == ("So.", act.Finished(content=answer), None)
 
 
 @pytest.mark.parametrize(
@@ -847,7 +849,7 @@ def test_words_data_and_programs_are_answers(answer: str) -> None:
 )
 def test_the_tags_around_a_call_are_no_part_of_the_thought(reply: str, thought: str) -> None:
     read = parse_reply(reply)
-    assert (read.thought, read.action) == (thought, act.Click(x=0.005, y=0.005))
+    assert (read.thought, read.first) == (thought, act.Click(x=0.005, y=0.005))
 
 
 @pytest.mark.parametrize(
@@ -861,7 +863,7 @@ def test_the_tags_around_a_call_are_no_part_of_the_thought(reply: str, thought: 
 )
 def test_an_unknown_call_behind_its_label_is_no_answer_and_named(reply: str, name: str) -> None:
     read = parse_reply(reply)
-    assert read.action is None and f"there is no '{name}'; known:" in str(read.error)
+    assert read.first is None and f"there is no '{name}'; known:" in str(read.error)
 
 
 @pytest.mark.parametrize(
@@ -891,7 +893,7 @@ def test_two_values_of_one_argument_in_json_are_refused() -> None:
     reply = called(action="left_click", coordinate=[1, 2])
     for twice, refused in ((', "action": "right_click"}', True), (', "action": "left_click"}', False)):
         read = made("qwen3-vl").read(Completion(reply.replace("]}", f"]{twice}", 1)), SCREEN)
-        assert (read.action is None) == refused and ("argument 'action' twice" in str(read.error)) == refused
+        assert (read.first is None) == refused and ("argument 'action' twice" in str(read.error)) == refused
 
 
 @pytest.mark.parametrize(
@@ -904,7 +906,7 @@ def test_two_values_of_one_argument_in_json_are_refused() -> None:
 )
 def test_a_refused_call_names_its_arguments(given: dict[str, Any], problem: str) -> None:
     read = made("qwen3-vl").read(Completion(called(**given)), SCREEN)
-    assert read.action is None and problem in str(read.error)
+    assert read.first is None and problem in str(read.error)
 
 
 @pytest.mark.parametrize(
@@ -918,12 +920,12 @@ def test_a_refused_call_names_its_arguments(given: dict[str, Any], problem: str)
 )
 def test_a_call_in_another_notation_is_named(name: str, reply: str, problem: str) -> None:
     read = made(name).read(Completion(reply), SCREEN)
-    assert read.action is None and problem in str(read.error)
+    assert read.first is None and problem in str(read.error)
 
 
 def test_a_number_of_pixels_may_be_a_text() -> None:
     read = made("qwen3-vl").read(Completion(called(action="scroll", coordinate=[500, 500], pixels="-300")), SCREEN)
-    assert read.action == act.Scroll(x=0.5, y=0.5, direction="down")
+    assert read.first == act.Scroll(x=0.5, y=0.5, direction="down")
 
 
 def test_a_later_call_that_is_no_action_is_reported() -> None:
@@ -946,7 +948,7 @@ def test_a_later_call_that_is_no_action_is_reported() -> None:
 )
 def test_the_last_answer_counts_and_a_mention_of_its_tag_is_none(reply: str, content: str | None) -> None:
     read = parse_reply(reply)
-    assert read.action == (None if content is None else act.Finished(content=content))
+    assert read.first == (None if content is None else act.Finished(content=content))
     assert finds_call(reply) == (content is not None)
 
 
@@ -959,4 +961,4 @@ def test_the_last_answer_counts_and_a_mention_of_its_tag_is_none(reply: str, con
 )
 def test_a_click_while_a_key_is_held_is_refused_whatever_else_the_list_names(held: dict[str, Any]) -> None:
     read = made("qwen3-vl").read(Completion(called(action="left_click", coordinate=[9, 5], **held)), SCREEN)
-    assert read.action is None and ("is held" in str(read.error) or "holds keys" in str(read.error))
+    assert read.first is None and ("is held" in str(read.error) or "holds keys" in str(read.error))

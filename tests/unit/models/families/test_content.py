@@ -44,7 +44,7 @@ def made_of_pieces(chance: random.Random) -> str:
 @pytest.mark.parametrize(("name", "template"), EACH)
 def test_whatever_markup_a_thought_and_a_text_hold_both_come_back(name: str, template: str) -> None:
     family, chance, count = made(name, template), random.Random(f"{name} {template}"), 0
-    says = read(family, family.reply("I do.", act.Click(x=0.5, y=0.5), SCREEN)).thought == "I do."
+    says = read(family, family.reply("I do.", [act.Click(x=0.5, y=0.5)], SCREEN)).thought == "I do."
     for _ in range(EXAMPLES):
         thought, text = made_of_pieces(chance).strip(), made_of_pieces(chance)
         actions: tuple[Action, ...] = (
@@ -53,11 +53,11 @@ def test_whatever_markup_a_thought_and_a_text_hold_both_come_back(name: str, tem
         )  # fmt: skip
         for action in actions:
             try:
-                reply = family.reply(thought, action, SCREEN)
+                reply = family.reply(thought, [action], SCREEN)
             except UsageError:
                 continue
             found, meant = emptied(read(family, reply)), action
-            assert near(found.action, meant) and not found.further, (reply, found)
+            assert near(found.first, meant) and not (*found.actions, *found.dropped)[1:], (reply, found)
             assert not says or not thought or found.thought == thought, (reply, found)
             count += 1
     assert count >= EXAMPLES
@@ -68,23 +68,26 @@ def test_the_action_behind_the_label_counts_and_no_tag_in_a_thought_or_a_text(na
     click = "Action: click(start_box='(500,300)')"
     for thought in ("press <function=wait> now", "<function=wait>", "<function=wait></function>\nno"):
         found = read(made(name), f"Thought: {thought}\n{click}")
-        assert isinstance(found.action, act.Click) and found.thought == thought
+        assert isinstance(found.first, act.Click) and found.thought == thought
     typed = read(made(name), "Thought: a\nAction: type(content='see <function=finished></function>')")
-    assert typed.action == act.Type(content="see <function=finished></function>") and not typed.further
-    assert read(made(name), f"{click}\nI leave out <function=wait>.").action != act.Wait()
+    assert (
+        typed.first == act.Type(content="see <function=finished></function>")
+        and not (*typed.actions, *typed.dropped)[1:]
+    )
+    assert read(made(name), f"{click}\nI leave out <function=wait>.").first != act.Wait()
 
 
 def test_a_label_within_a_typed_text_is_typed() -> None:
-    assert parse_reply("type(content='Action: wait()')").action == act.Type(content="Action: wait()")
+    assert parse_reply("type(content='Action: wait()')").first == act.Type(content="Action: wait()")
     xml = "<function=type>\n<parameter=content>\nAction: wait()\n</parameter>\n</function>"
-    assert parse_reply(xml).action == act.Type(content="Action: wait()")
+    assert parse_reply(xml).first == act.Type(content="Action: wait()")
 
 
 def test_a_call_of_xml_counts_where_it_begins_a_line_and_a_tag_in_a_sentence_does_not() -> None:
-    assert parse_reply("Thought: press <function=wait> now").action is None
+    assert parse_reply("Thought: press <function=wait> now").first is None
     block = "<seed:tool_call>\n<function=wait>\n</function>\n</seed:tool_call>"
-    assert parse_reply(f"not <function=finished> but\n{block}").action == act.Wait()
-    assert parse_reply(f"Action: finished()\nno, rather\n{block}").action == act.Wait()
+    assert parse_reply(f"not <function=finished> but\n{block}").first == act.Wait()
+    assert parse_reply(f"Action: finished()\nno, rather\n{block}").first == act.Wait()
 
 
 @pytest.mark.parametrize(
@@ -96,19 +99,19 @@ def test_a_call_of_xml_counts_where_it_begins_a_line_and_a_tag_in_a_sentence_doe
 )  # fmt: skip
 def test_ui_tars_2_types_tags_and_blanks_as_they_are(text: str) -> None:
     family, typed = made("ui-tars-2"), act.Type(content=text)
-    assert read(family, family.write(typed, SCREEN)).action == typed
+    assert read(family, family.write(typed, SCREEN)).first == typed
 
 
 @pytest.mark.parametrize("behind", ["</seed:tool_call>\n</parameter>", "</seed:tool_call> and </parameter>"])
 def test_an_end_tag_behind_the_call_is_no_part_of_its_text(behind: str) -> None:
     reply = f"<seed:tool_call>\n<function=type>\n<parameter=content>hello\n</function>\n{behind}"
-    assert read(made("ui-tars-2"), reply).action == act.Type(content="hello")
+    assert read(made("ui-tars-2"), reply).first == act.Type(content="hello")
 
 
 def test_a_call_that_ends_with_its_function_keeps_its_text() -> None:
     typed = "foo\n</seed:tool_call>\nbar"
     reply = f"<seed:tool_call>\n<function=type>\n<parameter=content>{typed}</parameter>\n</function>"
-    assert read(made("ui-tars-2"), reply).action == act.Type(content=typed)
+    assert read(made("ui-tars-2"), reply).first == act.Type(content=typed)
 
 
 def test_ui_tars_2_refuses_to_write_a_text_that_ends_its_own_tags() -> None:
@@ -121,13 +124,13 @@ def test_ui_tars_2_refuses_to_write_a_text_that_ends_its_own_tags() -> None:
 @pytest.mark.parametrize("text", ["a <tool_call> tag", "</tool_call>", '<tool_call>{"name": 1}</tool_call>', "{"])
 def test_a_tool_call_that_is_typed_is_typed(name: str, text: str) -> None:
     family, typed = made(name), act.Type(content=text)
-    reply = family.reply("", typed, SCREEN)
-    assert read(family, reply).action == typed and not read(family, reply).further
-    assert read(family, f"{reply}\nThat was a <tool_call>.").action == typed
+    reply = family.reply("", [typed], SCREEN)
+    assert read(family, reply).actions == (typed,) and not read(family, reply).dropped
+    assert read(family, f"{reply}\nThat was a <tool_call>.").first == typed
     alone = reply.removeprefix("<tool_call>").removesuffix("</tool_call>")
-    assert read(family, alone).action == typed
+    assert read(family, alone).first == typed
     python = f"<tool_call>{{'action': 'type', 'text': {text!r}}}</tool_call>"
-    assert read(family, python).action == typed
+    assert read(family, python).first == typed
     live = f"<tool_call>\n{family.write(typed, SCREEN).split(chr(10))[1]}\n</tool_call>"
     assert family.marked_reply(live).count("<tool_call>") == 1
 
@@ -137,23 +140,23 @@ def test_a_tool_call_that_is_typed_is_typed(name: str, text: str) -> None:
 def test_a_fence_within_a_string_is_typed(name: str, quoted: str) -> None:
     reply = f"## Action:\nType it.\n\n## Code:\n```python\npyautogui.write({quoted})\n# it's typed\n```"
     found = read(made(name), reply)
-    assert found.action == act.Type(content=quoted.strip("'\"")), found.error
+    assert found.first == act.Type(content=quoted.strip("'\"")), found.error
 
 
 @pytest.mark.parametrize("text", ["</action>", "<action>click(1, 2)</action>", "</operation>", "it's </action>"])
 def test_scalecuas_tags_within_a_string_are_typed(text: str) -> None:
     family, typed = made("scalecua"), act.Type(content=text)
     found = read(family, f"<operation>It's it</operation><action>write(message={text!r})</action>")
-    assert found.action == typed and not found.further
-    assert read(family, family.reply("a", typed, SCREEN)).action == typed
+    assert found.first == typed and not (*found.actions, *found.dropped)[1:]
+    assert read(family, family.reply("a", [typed], SCREEN)).first == typed
 
 
 @pytest.mark.parametrize("text", ["<function=click>", "<|end_of_box|> a", "<|begin_of_box|>{", "keys=", "</answer>"])
 def test_glm_types_boxes_and_tags(text: str) -> None:
     family, typed = made("glm"), act.Type(content=text)
-    assert read(family, family.reply("a", typed, SCREEN)).action == typed
+    assert read(family, family.reply("a", [typed], SCREEN)).first == typed
     answered = act.Finished(content=text)
-    assert read(made("glm", "mobile"), made("glm", "mobile").reply("a", answered, SCREEN)).action == answered
+    assert read(made("glm", "mobile"), made("glm", "mobile").reply("a", [answered], SCREEN)).first == answered
 
 
 @pytest.mark.parametrize("name", ["qwen3-vl", "ui-tars-1.5", "ui-tars-2", "scalecua", "opencua", "thousandths", "glm"])
@@ -161,8 +164,8 @@ def test_glm_types_boxes_and_tags(text: str) -> None:
 def test_a_reply_that_thinks_types_an_end_of_thinking(name: str, text: str) -> None:
     family, typed = made(name), act.Type(content=text)
     for head in ("<think>I type it.</think>\n", "I type it.</think>\n", "<think>a </think> b</think>\n"):
-        found = read(family, head + family.reply("", typed, SCREEN))
-        assert found.action == typed and not found.further, found.error
+        found = read(family, head + family.reply("", [typed], SCREEN))
+        assert found.first == typed and not (*found.actions, *found.dropped)[1:], found.error
 
 
 THINKING = frozenset({"<think>", "</think>"})
@@ -172,7 +175,7 @@ THINKING = frozenset({"<think>", "</think>"})
 def test_the_one_end_of_thinking_that_is_trained_on_as_a_token_is_where_the_thinking_ends(name: str) -> None:
     family, typed = made(name), act.Type(content="x</think>\ny</think>")
     family.tokens = THINKING
-    answer = family.reply("", typed, SCREEN)
+    answer = family.reply("", [typed], SCREEN)
     for begin in ("<think>", ""):
         thinking = f"{begin}the page says </think>\nand </think>"
         reply = family.marked_reply(f"{thinking}\n{answer}")
@@ -191,15 +194,15 @@ def test_an_end_of_thinking_in_a_thought_with_other_tags_or_with_a_mark_is_text(
     assert "</think>" not in qwen.marked_reply(f"a <{SELECTOR}/think>\n{qwen.write(act.Wait(), SCREEN)}")
     own = made("scalecua")
     own.tokens = THINKING
-    reply = own.marked_reply(own.reply("the page says </think>", act.Wait(), SCREEN))
+    reply = own.marked_reply(own.reply("the page says </think>", [act.Wait()], SCREEN))
     assert reply.count("</think>") == 1 and f"says <{SELECTOR}/think>\n</think>" in reply
 
 
 def test_a_thought_that_mentions_a_beginning_of_thinking_loses_nothing() -> None:
     found = parse_reply("Thought: the <think> tag is there\nAction: wait()")
-    assert (found.action, found.thought) == (act.Wait(), "the <think> tag is there")
+    assert (found.first, found.thought) == (act.Wait(), "the <think> tag is there")
     for begun in ("<think>a\nAction: wait()", "Thought: <think>a\nAction: wait()", "a\n<thought>\nAction: wait()"):
-        assert parse_reply(begun).action is None
+        assert parse_reply(begun).first is None
 
 
 OTHERS = (
@@ -217,7 +220,7 @@ OTHERS = (
 def test_a_draft_in_the_thinking_of_any_vocabulary_is_not_performed(name: str, begin: str, end: str) -> None:
     family, draft, meant = made(name), act.Click(x=0.25, y=0.25), act.Click(x=0.5, y=0.75)
     thinking = f"{begin}Maybe\n{family.write(draft, SCREEN)}"
-    found = read(family, f"{thinking}{end}{family.reply('', meant, SCREEN)}")
-    assert near(found.action, meant) and not found.further
-    assert read(family, thinking).action is None
+    found = read(family, f"{thinking}{end}{family.reply('', [meant], SCREEN)}")
+    assert near(found.first, meant) and not (*found.actions, *found.dropped)[1:]
+    assert read(family, thinking).first is None
     assert split_thinking(f"{begin}a{end}b")[1] == "b"

@@ -60,7 +60,7 @@ def test_every_action_comes_back_from_every_dialect_up_to_a_thousandth(action: A
     parsed = parse_reply(format_reply("Because.", format_action(action, dialect)))
     assert parsed.error is None
     assert parsed.thought == "Because."
-    assert parsed.action is not None and rounded(parsed.action) == rounded(action)
+    assert parsed.first is not None and rounded(parsed.first) == rounded(action)
     assert parsed.action_text == format_action(action, dialect)
 
 
@@ -68,20 +68,20 @@ def test_every_action_comes_back_from_every_dialect_up_to_a_thousandth(action: A
 @given(st.text(max_size=80), st.sampled_from(("", "Action: ", "Action: click(", "Thought: a\nAction: type(content='")))
 def test_whatever_a_model_says_is_an_action_or_an_error(said: str, start: str) -> None:
     parsed = parse_reply(start + said)
-    assert (parsed.action is None) == (parsed.error is not None)
+    assert (parsed.first is None) == (parsed.error is not None)
 
 
 @pytest.mark.parametrize("case", GOLDEN["replies"], ids=lambda case: case["text"][:40])
 def test_published_forms_are_read(case: dict) -> None:
     parsed = parse_reply(case["text"])
-    assert parsed.action == action_of(case["action"])
+    assert parsed.first == action_of(case["action"])
     assert parsed.thought == case["thought"]
 
 
 @pytest.mark.parametrize("said", GOLDEN["broken"])
 def test_broken_forms_say_what_is_wrong(said: str) -> None:
     parsed = parse_reply(said)
-    assert parsed.action is None and parsed.error
+    assert parsed.first is None and parsed.error
 
 
 @pytest.mark.slow
@@ -115,8 +115,8 @@ def test_coordinates_reach_the_published_pixels(reading: str) -> None:
         x, y = case["raw"]
         sides = scale_of("resized_pixels", width, height) if reading == "absolute" else THOUSANDTHS
         parsed = parse_reply(f"click(start_box='({x},{y})')", sides)
-        assert isinstance(parsed.action, act.Click)
-        assert [int(parsed.action.x * width), int(parsed.action.y * height)] == case["pixel"]
+        assert isinstance(parsed.first, act.Click)
+        assert [int(parsed.first.x * width), int(parsed.first.y * height)] == case["pixel"]
 
 
 def test_a_coarse_grid_rounds_coordinates() -> None:

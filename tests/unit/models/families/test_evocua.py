@@ -27,7 +27,7 @@ def read(text: str, screen: Size = SCREEN) -> Completion:
 
 
 def all_of(read: Completion) -> list[Action]:
-    return [one for one in (read.action, *read.further) if one]
+    return [*read.actions, *read.dropped]
 
 
 @pytest.mark.parametrize(("screen", "at"), [(WIDE, (859, 87)), (TALL, (483, 194))])
@@ -35,32 +35,32 @@ def test_a_click_is_at_the_pixel_of_its_agent(screen: Size, at: tuple[int, int])
     """`adjust_coordinates` (l.298-311): int(v * (W / 999))."""
     for name in ("left_click", "click"):
         found = read(f"Action: Click it.\n{called(action=name, coordinate=[447, 81])}", screen)
-        assert isinstance(found.action, act.Click) and found.thought == "Click it." and not found.unused
-        assert pixel(found.action.x, found.action.y, *screen) == at
+        assert isinstance(found.first, act.Click) and found.thought == "Click it." and not found.unused
+        assert pixel(found.first.x, found.first.y, *screen) == at
 
 
 @pytest.mark.parametrize("screen", [WIDE, TALL, (1280, 720), (1366, 768), (2560, 1440)])
 def test_every_place_of_the_grid_is_at_the_pixel_of_its_agent_or_the_last_one(screen: Size) -> None:
     family = made("evocua")
     for value in range(1000):
-        found = read(called(action="left_click", coordinate=[value, value]), screen).action
+        found = read(called(action="left_click", coordinate=[value, value]), screen).first
         assert isinstance(found, act.Click)
         theirs = [min(int(value * (side / 999)), side - 1) for side in screen]
         assert [*pixel(found.x, found.y, *screen)] == theirs
         assert f'"coordinate": [{value}, {value}]' in family.write(found, screen)
-    assert read(called(action="left_click", coordinate=[1000, 5])).action is None
+    assert read(called(action="left_click", coordinate=[1000, 5])).first is None
 
 
 @pytest.mark.parametrize(("screen", "at"), [(WIDE, (960, 540)), (TALL, (540, 1201))])
 def test_three_clicks_are_three(screen: Size, at: tuple[int, int]) -> None:
     """Its agent calls `pyautogui.tripleClick`; Qwen3-VL's own tool calls it a double click."""
     text = called(action="triple_click", coordinate=[500, 500])
-    found = read(text, screen).action
+    found = read(text, screen).first
     assert isinstance(found, act.TripleClick) and pixel(found.x, found.y, *screen) == at
     assert made("evocua").write(found, screen) == text
-    other = read(text.replace("triple", "double"), screen).action
+    other = read(text.replace("triple", "double"), screen).first
     assert isinstance(other, act.LeftDouble) and pixel(other.x, other.y, *screen) == at
-    qwen = made("qwen3-vl").read(Completion(text), screen).action
+    qwen = made("qwen3-vl").read(Completion(text), screen).first
     assert qwen == act.LeftDouble(x=0.5, y=0.5)
 
 
@@ -71,12 +71,19 @@ def test_a_drag_begins_where_the_mouse_was_moved_to(screen: Size, start: tuple[i
         called(action="left_click_drag", coordinate=[800, 300]),
     )
     found = read(f"Action: Drag it.\n{move}\n{drag}", screen)
-    assert isinstance(found.action, act.Drag) and not found.further
-    assert pixel(found.action.x, found.action.y, *screen) == start
-    assert pixel(found.action.to_x, found.action.to_y, *screen) == end
+    assert isinstance(found.first, act.Drag) and not (*found.actions, *found.dropped)[1:]
+    assert pixel(found.first.x, found.first.y, *screen) == start
+    assert pixel(found.first.to_x, found.first.to_y, *screen) == end
     alone = read(drag, screen)
-    assert alone.action == act.MouseDown() and isinstance(alone.further[0], act.MouseUp) and alone.parts == 2
-    assert pixel(alone.further[0].x or 0, alone.further[0].y or 0, *screen) == end
+    assert (
+        alone.first == act.MouseDown()
+        and isinstance((*alone.actions, *alone.dropped)[1:][0], act.MouseUp)
+        and len(alone.actions) == 2
+    )
+    assert (
+        pixel((*alone.actions, *alone.dropped)[1:][0].x or 0, (*alone.actions, *alone.dropped)[1:][0].y or 0, *screen)
+        == end
+    )
 
 
 def test_keys_are_held_in_order_and_released_in_reverse() -> None:
@@ -85,7 +92,7 @@ def test_keys_are_held_in_order_and_released_in_reverse() -> None:
     found = read(f"{called(action='key_down', keys=keys)}\n{called(action='key_up', keys=keys)}")
     pressed = [act.Press(key="ctrl"), act.Press(key="shift")]
     assert all_of(found) == [*pressed, act.Release(key="shift"), act.Release(key="ctrl")]
-    assert found.parts == 2 and not found.unused
+    assert len(found.actions) == 2 and not found.unused
     click = called(action="left_click", coordinate=[500, 500])
     held = all_of(
         read(f"{called(action='key_down', keys=['ctrl'])}\n{click}\n{called(action='key_up', keys=['ctrl'])}")
@@ -137,7 +144,7 @@ def test_its_actions_are_ours(arguments: dict[str, Any], actions: list[Action]) 
 def test_keys_that_are_wrapped_twice_are_unwrapped(keys: list[Any], key: str) -> None:
     """`_clean_keys` (l.320-338). It keeps the quotes of `keys=['ctrl'` and drops the bracket of `ctrl+]`."""
     found = read(called(action="key", keys=keys))
-    assert found.action == act.Hotkey(key=key), found.error
+    assert found.first == act.Hotkey(key=key), found.error
 
 
 @pytest.mark.parametrize(
@@ -153,7 +160,7 @@ def test_keys_that_are_wrapped_twice_are_unwrapped(keys: list[Any], key: str) ->
 )
 def test_an_action_that_we_lack_is_refused_by_name(arguments: dict[str, Any], reason: str) -> None:
     found = read(called(**arguments))
-    assert found.action is None and reason in str(found.error)
+    assert found.first is None and reason in str(found.error)
 
 
 @pytest.mark.parametrize(
@@ -171,14 +178,14 @@ def test_an_argument_that_no_action_has_is_reported(arguments: dict[str, Any], u
 
 def test_a_backslash_in_a_text_is_typed() -> None:
     """Its agent decodes escapes, so `C:\\new` becomes two lines (l.391); the model's JSON is the text here."""
-    assert read(called(action="type", text="C:\\new")).action == act.Type(content="C:\\new")
+    assert read(called(action="type", text="C:\\new")).first == act.Type(content="C:\\new")
 
 
 def test_the_sentence_of_its_own_reply_form_is_the_thought_and_thinking_is_no_action() -> None:
     draft = called(action="left_click", coordinate=[1, 1])
     for begin in ("<think>\n", ""):
         found = read(f"{begin}Maybe\n{draft}\n</think>\n\nAction: Wait.\n{called(action='wait')}")
-        assert found.action == act.Wait() and not found.further and found.thought == "Wait."
+        assert found.first == act.Wait() and not (*found.actions, *found.dropped)[1:] and found.thought == "Wait."
 
 
 def test_its_prompt_is_that_of_its_agent_with_the_last_turns_in_full() -> None:

@@ -91,13 +91,21 @@ def answered(family: ModelFamily, action: Action, thought: str) -> Action:
 
 def emptied(read: Completion) -> Completion:
     """A reply without the `ctrl a` before its text, with which OpenWebRL empties the field."""
-    typed = read.action == act.Hotkey(key="ctrl a") and read.further and isinstance(read.further[0], act.Type)
-    return replace(read, action=read.further[0], further=read.further[1:]) if typed else read
+    typed = (
+        read.first == act.Hotkey(key="ctrl a")
+        and (*read.actions, *read.dropped)[1:]
+        and isinstance((*read.actions, *read.dropped)[1:][0], act.Type)
+    )
+    return (
+        replace(read, action=(*read.actions, *read.dropped)[1:][0], further=(*read.actions, *read.dropped)[1:][1:])
+        if typed
+        else read
+    )
 
 
 def read_all(text: str, sides: list[int]) -> tuple[str, list[Action]]:
     read = parse_reply(text, (float(sides[0]), float(sides[1])))
-    return read.thought, [one for one in (read.action, *read.further) if one]
+    return read.thought, [*read.actions, *read.dropped]
 
 
 def agrees(one: Action, theirs: dict[str, Any]) -> bool:
@@ -142,12 +150,15 @@ def test_what_a_family_writes_it_reads(name: str, template: str) -> None:
     family, written = made(name, template), 0
     for action in ACTIONS:
         try:
-            reply = family.reply("I do it.", action, SCREEN)
+            reply = family.reply("I do it.", [action], SCREEN)
         except UsageError as refused:
             assert "policy." in str(refused)
             continue
         read = emptied(family.read(Completion(reply), SCREEN))
-        assert near(read.action, answered(family, action, "I do it.")) and not read.further, (reply, read)
+        assert near(read.first, answered(family, action, "I do it.")) and not (*read.actions, *read.dropped)[1:], (
+            reply,
+            read,
+        )
         written += 1
     assert written >= (1 if template == "grounding" else 7 if name == "step-gui" else 8)
 
@@ -157,8 +168,8 @@ def test_a_garbled_reply_is_an_action_or_an_error(name: str) -> None:
     family, chance = made(name), random.Random(7)
     for _ in range(400):
         read = family.read(Completion(mutated(chance, (*SEEDS, *NEWER))), SCREEN)
-        assert (read.action is None) == (read.error is not None)
-        assert read.action is not None or not read.further
+        assert (read.first is None) == (read.error is not None)
+        assert read.first is not None or not (*read.actions, *read.dropped)[1:]
 
 
 CALLS = (
@@ -183,7 +194,7 @@ def test_whatever_stands_in_place_of_a_name_or_a_value_a_reply_is_an_action_or_a
     for _ in range(20_000 if NIGHTLY else 150):
         text = with_odd_values(chance, CALLS)
         read = family.read(Completion(text), SCREEN)
-        assert (read.action is None) == (read.error is not None), text
+        assert (read.first is None) == (read.error is not None), text
         assert family.read_answer(text, SCREEN).error is None or read.error
 
 
@@ -203,7 +214,7 @@ def test_whatever_stands_in_place_of_a_name_or_a_value_a_reply_is_an_action_or_a
 )
 def test_a_python_literal_is_a_call_where_json_can_say_it(call: str, action: Action | None) -> None:
     read = made("qwen3-vl").read(Completion(f"<tool_call>\n{call}\n</tool_call>"), SCREEN)
-    assert read.action == action and (action is not None or read.error)
+    assert read.first == action and (action is not None or read.error)
 
 
 @pytest.mark.slow
@@ -262,8 +273,8 @@ def test_a_drag_of_qwen_begins_where_the_mouse_was_moved_to() -> None:
     calls = family.write(act.Drag(x=0.5, y=0.5, to_x=0.25, to_y=0.75), SCREEN)
     assert calls.count("<tool_call>") == 2 and "mouse_move" in calls and "left_click_drag" in calls
     alone = family.read(Completion(calls[calls.index("</tool_call>") + len("</tool_call>") :]), SCREEN)
-    assert alone.action == act.MouseDown()  # from the pointer, where an earlier reply left it
-    assert [one.type for one in alone.further] == ["mouse_up"] and alone.parts == 2
+    assert alone.first == act.MouseDown()  # from the pointer, where an earlier reply left it
+    assert [one.type for one in (*alone.actions, *alone.dropped)[1:]] == ["mouse_up"] and len(alone.actions) == 2
 
 
 @pytest.mark.parametrize(
@@ -355,8 +366,8 @@ def test_a_reply_that_was_cut_is_no_action_and_every_reply_names_the_family(tmp_
     policy = PolicyConfig(base=str(base), family="ui-tars-1.5", backend=f"{__name__}:Canned")
     context = Context("Do it.", (), Observation(b"", 160, 210, ""), 0)
     whole, cut = VlmPolicy(base, policy).act([context, context])
-    assert (whole.action, whole.family) == (act.Wait(), "ui-tars-1.5")
-    assert cut.action is None and cut.family == "ui-tars-1.5"
+    assert (whole.first, whole.family) == (act.Wait(), "ui-tars-1.5")
+    assert cut.first is None and cut.family == "ui-tars-1.5"
     assert "cut at 1000 tokens" in (cut.error or "") and "policy.max_new_tokens" in (cut.error or "")
 
 
@@ -364,7 +375,7 @@ def test_what_a_model_thinks_between_tags_is_not_shown_again() -> None:
     family = made("qwen3-vl")
     calls = family.write(act.Click(x=0.5, y=0.5), SCREEN)
     read = family.read(Completion(f"It is below.\n</think>\n\nAction: I click.\n{calls}"), SCREEN)
-    assert (read.thought, read.action) == ("I click.", act.Click(x=0.5, y=0.5))
+    assert (read.thought, read.first) == ("I click.", act.Click(x=0.5, y=0.5))
     assert family.read(Completion(f"<think>\nIt is below.\n</think>\n{calls}"), SCREEN).thought == "It is below."
 
 
@@ -398,7 +409,7 @@ def test_an_answer_that_ends_a_trajectory_is_written_with_its_words(
     family = made(name, template=template)
     action = act.Finished(content=content)
     assert head in family.write(action, SCREEN) and "=''" not in family.write(act.Finished(), SCREEN)
-    assert family.read(Completion(family.reply("I know it.", action, SCREEN)), SCREEN).action == action
+    assert family.read(Completion(family.reply("I know it.", [action], SCREEN)), SCREEN).first == action
 
 
 @pytest.mark.parametrize(
@@ -430,7 +441,7 @@ def test_an_answer_that_ends_a_trajectory_is_written_with_its_words(
 )
 def test_replies_of_newer_families_are_read(name: str, text: str, actions: list[Action]) -> None:
     read = made(name).read(Completion(text), SCREEN)
-    assert [one for one in (read.action, *read.further) if one] == actions, read.error
+    assert [*read.actions, *read.dropped] == actions, read.error
 
 
 OPENCUA = "## Thought:\nlong musing\n\n## Action:\nClick File.\n\n## Code:\n```python\npyautogui.click(x=1, y=1)\n```"
@@ -460,7 +471,7 @@ def test_opencuas_history_holds_the_sentences_of_its_steps(name: str, reply: str
     """xlang-ai/OpenCUA @1d70f20 evaluation/agentnetbench/agent/opencua.py: STEP_TEMPLATE, ACTION_HISTORY_TEMPLATE."""
     family = made(name)
     read = family.read(Completion(reply), SCREEN)
-    assert isinstance(read.action, act.Click) and read.thought == ("long musing" if "musing" in reply else "")
+    assert isinstance(read.first, act.Click) and read.thought == ("long musing" if "musing" in reply else "")
     assert family.sentence(read.action_text) == "Click File."
     asked = asked_after(family, reply)
     assert "\n# Step 1:\n## Action:\nClick File.\n\n" in asked and "musing" not in asked
@@ -476,7 +487,7 @@ def test_the_heading_of_a_step_of_opencua_is_no_thought(head: str) -> None:
     """The family's prompt shows each past reply under such a heading."""
     for reply in (OPENCUA, OPENCUA.partition("\n\n")[2], OPENCUA.rpartition("\n\n")[2]):
         read = made("opencua").read(Completion(f"{head}\n{reply}"), SCREEN)
-        assert read.action is not None and read.thought == ("long musing" if "musing" in reply else "")
+        assert read.first is not None and read.thought == ("long musing" if "musing" in reply else "")
     read = made("opencua").read(Completion(f"Well.\n{head}\n{OPENCUA}"), SCREEN)
     assert read.thought == "Well.\n\nlong musing"
     for words in ("# Step 2: open the menu", "Step 2 of the list is next.", "# Stepping back"):
@@ -487,7 +498,7 @@ def test_the_heading_of_a_step_of_opencua_is_no_thought(head: str) -> None:
 def test_a_demonstration_has_the_templates_sentence_in_history_and_target(name: str) -> None:
     family = made(name)
     written = family.write(act.Click(x=0.5, y=0.25), SCREEN)
-    assert family.sentence(written) == "Click it." and written in family.reply("a", act.Click(x=0.5, y=0.25), SCREEN)
+    assert family.sentence(written) == "Click it." and written in family.reply("a", [act.Click(x=0.5, y=0.25)], SCREEN)
 
 
 def test_qwens_list_of_previous_actions_holds_their_sentences() -> None:
@@ -511,7 +522,7 @@ def test_glms_memory_is_shown_again() -> None:
     phone = made("glm", "mobile")
     reply = 'Memory: The code is 42.\nReason: I wait.\nAction: {"action_type": "wait"}'
     read = phone.read(Completion(reply), SCREEN)
-    assert phone.reply(read.thought, act.Wait(), SCREEN) == reply
+    assert phone.reply(read.thought, [act.Wait()], SCREEN) == reply
     assert f"Step 0:\n{reply}\n" in asked_after(phone, reply)
     assert phone.read(Completion(reply.replace("The code is 42.", "None")), SCREEN).thought == "I wait."
 

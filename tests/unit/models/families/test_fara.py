@@ -33,12 +33,12 @@ def read(name: str, reply: str, screen: Size = SCREEN) -> Completion:
 
 
 def all_of(found: Completion) -> list[Action]:
-    return [one for one in (found.action, *found.further) if one]
+    return [*found.actions, *found.dropped]
 
 
 def place(found: Completion) -> list[float]:
-    assert isinstance(found.action, act.Click | act.LeftDouble), found.error
-    return [found.action.x, found.action.y]
+    assert isinstance(found.first, act.Click | act.LeftDouble), found.error
+    return [found.first.x, found.first.y]
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ MIDDLE = act.Click(x=0.5, y=0.5)
 )
 def test_faras_calls_are_read_as_its_clients_read_them(name: str, reply: str, actions: list[Action]) -> None:
     found = read(name, reply)
-    assert all_of(found) == actions and found.parts == len(actions), found.error
+    assert all_of(found) == actions and len(found.actions) == len(actions), found.error
 
 
 def test_faras_thought_is_the_text_before_the_call() -> None:
     """tests/test_fara15.py, `test_parse_thoughts_and_action`."""
     for name in ("fara-7b", "fara-1.5"):
         found = read(name, f"I should click.\n{called('left_click', coordinate=[500, 500])}")
-        assert found.thought == "I should click." and isinstance(found.action, act.Click)
+        assert found.thought == "I should click." and isinstance(found.first, act.Click)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_faras_thought_is_the_text_before_the_call() -> None:
 )
 def test_what_is_no_action_of_ours_is_an_error_by_name(name: str, reply: str, problem: str) -> None:
     found = read(name, reply)
-    assert found.action is None and problem in (found.error or ""), found
+    assert found.first is None and problem in (found.error or ""), found
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_is_no_action_of_ours_is_an_error_by_name(name: str, reply: str, pr
     ],
 )
 def test_the_status_of_an_end_decides_where_there_is_one(arguments: dict[str, str], action: Action) -> None:
-    assert read("fara-1.5", called("terminate", **arguments)).action == action
+    assert read("fara-1.5", called("terminate", **arguments)).first == action
 
 
 CLEARED = act.Hotkey(key="ctrl a")
@@ -205,11 +205,11 @@ def test_the_answer_of_fara_7b_is_its_thought() -> None:
     """fara_agent.py, `run`: `final_answer = thoughts`."""
     family, answer = made("fara-7b"), act.Finished(content="It is 42.")
     for thought in ("", "It is 42."):
-        reply = family.reply(thought, answer, SCREEN)
-        assert reply.startswith("It is 42.\n<tool_call>") and family.read(Completion(reply), SCREEN).action == answer
+        reply = family.reply(thought, [answer], SCREEN)
+        assert reply.startswith("It is 42.\n<tool_call>") and family.read(Completion(reply), SCREEN).first == answer
     with pytest.raises(UsageError, match="answers with its thought"):
-        family.reply("I know it.", answer, SCREEN)
-    assert "42" in family.taught("", answer, SCREEN)
+        family.reply("I know it.", [answer], SCREEN)
+    assert "42" in family.taught("", [answer], SCREEN)
 
 
 def shown(family: ModelFamily, written: str, past: int) -> list[tuple[str, str]]:

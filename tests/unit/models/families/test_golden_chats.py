@@ -47,7 +47,7 @@ def test_a_family_is_asked_and_answers_as_it_was_recorded(processor: Any, name: 
     patch = MODELS[kind][3]
     family.fit(ImageLimits(2 * patch, *LIMITS[patch]))
     thought, action = done(family)[-1]
-    reply = {"role": "assistant", "content": [{"type": "text", "text": family.reply(thought, action, (320, 200))}]}
+    reply = {"role": "assistant", "content": [{"type": "text", "text": family.reply(thought, [action], (320, 200))}]}
     written = processor(kind).apply_chat_template([*family.messages(context(family)), reply], tokenize=False)
     file = GOLDEN / "chats" / f"{name}-{template}.txt"
     if os.environ.get("FLYWHEEL_GOLDEN") == "write":

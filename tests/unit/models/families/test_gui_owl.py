@@ -40,20 +40,24 @@ def test_a_place_is_a_thousandth_of_the_screen(
         rows, columns = smart_resize(screen[1], screen[0], 16, 3136, 1003520 * 200)
         assert tuple(int(v / 1000 * side) for v, side in zip(place, (columns, rows), strict=True)) == theirs
         found = read(template, called(template, action="click", coordinate=place), screen)
-        assert found.action == act.Click(x=place[0] / 1000, y=place[1] / 1000) and not found.unused
+        assert found.first == act.Click(x=place[0] / 1000, y=place[1] / 1000) and not found.unused
         assert all(abs(v / 1000 * side - at) <= 8 for v, side, at in zip(place, screen, theirs, strict=True))
 
 
 def test_a_swipe_goes_from_place_to_place() -> None:
     for name in ("swipe", "scroll"):
         found = read("mobile", called("mobile", action=name, coordinate=[500, 800], coordinate2=[500, 200]), PHONE)
-        assert found.action == act.Drag(x=0.5, y=0.8, to_x=0.5, to_y=0.2)
+        assert found.first == act.Drag(x=0.5, y=0.8, to_x=0.5, to_y=0.2)
 
 
 def test_of_two_calls_in_a_reply_the_first_is_performed() -> None:
     two = called("mobile", action="wait") + "\n" + called("mobile", action="open", text="Maps").partition("\n")[2]
     found = read("mobile", two)
-    assert (found.action, found.parts, found.further) == (act.Wait(), 1, (act.OpenApp(app_name="Maps"),))
+    assert (found.first, len(found.actions), (*found.actions, *found.dropped)[1:]) == (
+        act.Wait(),
+        1,
+        (act.OpenApp(app_name="Maps"),),
+    )
 
 
 CLICK = {"coordinate": [500, 300]}
@@ -92,16 +96,18 @@ CLICK = {"coordinate": [500, 300]}
 def test_an_action_of_the_desktop_is_read(arguments: dict[str, Any], action: Action, unused: tuple[str, ...]) -> None:
     """`execute_action` of `computer_use/run_gui_owl_1_5_for_pc.py`, and the tool of `computer_use/utils.py`."""
     found = read("computer", called("computer", **arguments))
-    assert (found.action, found.unused, found.thought) == (action, unused, "I do it."), found.error
+    assert (found.first, found.unused, found.thought) == (action, unused, "I do it."), found.error
 
 
 def test_a_drag_begins_where_the_mouse_was_moved_to() -> None:
     moved = called("computer", action="mouse_move", coordinate=[100, 200])
     for name in ("drag", "left_click_drag"):
         found = read("computer", moved + called("computer", action=name, coordinate=[300, 400]))
-        assert found.action == act.Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4)
+        assert found.first == act.Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4)
         alone = read("computer", called("computer", action=name, coordinate=[300, 400]))
-        assert (alone.action, *alone.further) == (act.MouseDown(), act.MouseUp(x=0.3, y=0.4)) and alone.parts == 2
+        assert (*alone.actions, *alone.dropped) == (act.MouseDown(), act.MouseUp(x=0.3, y=0.4)) and len(
+            alone.actions
+        ) == 2
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_a_drag_begins_where_the_mouse_was_moved_to() -> None:
 def test_an_action_of_the_phone_is_read(arguments: dict[str, Any], action: Action, unused: tuple[str, ...]) -> None:
     """`main` of `mobile_use/run_gui_owl_1_5_for_mobile.py`, and the tool of `mobile_use/utils.py`."""
     found = read("mobile", called("mobile", **arguments))
-    assert (found.action, found.unused) == (action, unused), found.error
+    assert (found.first, found.unused) == (action, unused), found.error
 
 
 @pytest.mark.parametrize(
@@ -140,7 +146,7 @@ def test_an_action_of_the_phone_is_read(arguments: dict[str, Any], action: Actio
 def test_an_action_that_this_project_lacks_is_refused_by_its_name(arguments: dict[str, Any], problem: str) -> None:
     for template in TOOLS:
         found = read(template, called(template, **arguments))
-        assert found.action is None and problem in (found.error or "")
+        assert found.first is None and problem in (found.error or "")
 
 
 def test_a_call_of_the_browsers_tool_is_refused() -> None:
@@ -163,9 +169,9 @@ def test_calls_that_break_the_published_parsers_are_read(call: str) -> None:
     """`parse_action` for phones ends a call at the first `}}` before a line break, and needs JSON; `extract_tool_calls`
     for desktops needs a Python literal, so it skips a call with `true` or `null`."""
     for end in ("\n</tool_call>", "</tool_call>", "\n", ""):
-        assert read("mobile", f"Action: x\n<tool_call>\n{call}{end}").action == act.Type(content="a }}\nb")
+        assert read("mobile", f"Action: x\n<tool_call>\n{call}{end}").first == act.Type(content="a }}\nb")
     json_only = called("computer", action="type", text="a", press_enter=True, coordinate=None)
-    assert read("computer", json_only).action == act.Type(content="a\n")
+    assert read("computer", json_only).first == act.Type(content="a\n")
 
 
 @pytest.mark.parametrize("template", ["computer", "mobile"])

@@ -53,8 +53,8 @@ def test_a_short_trajectory_is_shown_whole_and_nothing_is_said() -> None:
 
 def test_a_policy_is_trained_on_the_chat_that_it_acts_on() -> None:
     family = ModelFamily(PolicyConfig(history_turns=2, older="summarised"))
-    past = tuple(Past(f"Thought {at}.", to_json(action)) for at, action in enumerate(ACTIONS))
-    sample = TrainSample("t", ("sha",), "Do it.", past, "Now.", to_json(Click(x=0.5, y=0.5)))
+    past = tuple(Past(f"Thought {at}.", (to_json(action),)) for at, action in enumerate(ACTIONS))
+    sample = TrainSample("t", ("sha",), "Do it.", past, "Now.", (to_json(Click(x=0.5, y=0.5)),))
     messages, _ = chat_of(sample, family, [(1000, 500)], 0)
     assert text(messages) == text(family.chat(Context("Do it.", turns(family), SCREEN, 0)))
 

@@ -40,7 +40,7 @@ def read(text: str, screen: Size = DESKTOP) -> Completion:
 def test_places_are_those_of_the_hubs_python(x: int, y: int, screen: Size, place: tuple[int, int]) -> None:
     """`int((x / 1000) * width)`, and at most the last pixel."""
     found = read(step({"tool_name": "click", "element": "Continue", "x": x, "y": y}), screen)
-    assert pixels(found.action, screen) == [place] and found.unused == ("element=Continue",)
+    assert pixels(found.first, screen) == [place] and found.unused == ("element=Continue",)
 
 
 def test_the_hubs_example_has_a_note_and_a_thought() -> None:
@@ -49,13 +49,13 @@ def test_the_hubs_example_has_a_note_and_a_thought() -> None:
         'navigating away.", "tool_call": {"tool_name": "click", "element": "Continue button at the bottom right", '
         '"x": 932, "y": 880}}'
     )
-    assert found.action == act.Click(x=0.932, y=0.88)
+    assert found.first == act.Click(x=0.932, y=0.88)
     note, thought = (
         "Submit succeeded; receipt URL is /orders/8421.",
         "Recording the receipt URL before navigating away.",
     )
     assert found.thought == f"Note: {note}\nThought: {thought}"
-    again = json.loads(made("holo-3").reply(found.thought, act.Click(x=0.932, y=0.88), DESKTOP))
+    again = json.loads(made("holo-3").reply(found.thought, [act.Click(x=0.932, y=0.88)], DESKTOP))
     assert (again["note"], again["thought"]) == (note, thought)
 
 
@@ -89,19 +89,19 @@ def test_the_hubs_example_has_a_note_and_a_thought() -> None:
 )
 def test_tools_are_the_actions_that_its_readers_make_of_them(call: dict[str, Any], actions: list[Action]) -> None:
     found = read(step(call))
-    assert [found.action, *found.further] == actions and found.parts == len(actions), found.error
+    assert [*found.actions, *found.dropped] == actions and len(found.actions) == len(actions), found.error
     assert not found.unused and found.thought == "Act carefully."
 
 
 def test_a_scrolls_size_is_reported_and_a_waits_duration_is_performed() -> None:
     call = {"tool_name": "scroll", "element": "page", "x": 1000, "y": 1000, "direction": "down", "scroll_size": 7}
     found = read(step(call))
-    assert found.action == act.Scroll(x=1, y=1, direction="down") and pixels(found.action, DESKTOP) == [(1919, 1079)]
+    assert found.first == act.Scroll(x=1, y=1, direction="down") and pixels(found.first, DESKTOP) == [(1919, 1079)]
     assert found.unused == ("element=page", "scroll_size=7")
     waited = read(step({"tool_name": "wait", "duration": 1}))
-    assert (waited.action, waited.unused) == (act.Wait(seconds=1), ())
+    assert (waited.first, waited.unused) == (act.Wait(seconds=1), ())
     pressed = read(step({"tool_name": "click", "x": 500, "y": 250, "button": "middle"}))
-    assert pressed.action == act.MiddleSingle(x=0.5, y=0.25)
+    assert pressed.first == act.MiddleSingle(x=0.5, y=0.25)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_scrolls_size_is_reported_and_a_waits_duration_is_performed() -> None:
 )
 def test_a_step_without_an_action_of_ours_is_refused_by_name(text: str, problem: str) -> None:
     found = read(text)
-    assert found.action is None and not found.further and problem in (found.error or "")
+    assert found.first is None and not (*found.actions, *found.dropped)[1:] and problem in (found.error or "")
 
 
 def test_words_fences_and_thinking_around_a_step_are_no_part_of_it() -> None:
@@ -136,7 +136,7 @@ def test_words_fences_and_thinking_around_a_step_are_no_part_of_it() -> None:
         f"<think>\n{step({'tool_name': 'answer', 'content': ''})}\n</think>\n{whole}",
     ):
         found = read(text)
-        assert (found.action, found.thought, found.action_text) == (act.Wait(), "Act carefully.", whole)
+        assert (found.first, found.thought, found.action_text) == (act.Wait(), "Act carefully.", whole)
     assert read(f"Well.\n{whole}").thought == "Well.\nAct carefully."
 
 
@@ -147,8 +147,8 @@ def test_function_calls_of_holo_3_1_are_read() -> None:
     ]
     text = "\n".join(f"<tool_call>\n{json.dumps(one)}\n</tool_call>" for one in calls)
     found = read(f"I click.\n{text}")
-    assert (found.action, found.thought) == (act.Click(x=0.5, y=0.25), "I click.")
-    assert found.further == (act.Finished(content="42"),) and found.unused == ("element=OK",)
+    assert (found.first, found.thought) == (act.Click(x=0.5, y=0.25), "I click.")
+    assert (*found.actions, *found.dropped)[1:] == (act.Finished(content="42"),) and found.unused == ("element=OK",)
 
 
 def asked(images: int, turns: tuple[PastStep, ...]) -> list[tuple[str, str]]:
@@ -201,4 +201,4 @@ def test_the_prompt_lists_the_tools_that_are_actions_and_no_other() -> None:
 @pytest.mark.parametrize("content", ["a", "a\n", "a\n\n", "\n", "", 'é "x" </think> <|im_end|>'])
 def test_a_typed_text_is_read_as_it_was_written(content: str) -> None:
     family, typed = made("holo-3"), act.Type(content=content)
-    assert family.read(Completion(family.reply("I type.", typed, DESKTOP)), DESKTOP).action == typed
+    assert family.read(Completion(family.reply("I type.", [typed], DESKTOP)), DESKTOP).first == typed

@@ -34,7 +34,7 @@ def read(text: str, screen: Size = SCREEN, template: str = "mobile") -> Completi
 
 
 def all_of(read: Completion) -> list[Action]:
-    return [one for one in (read.action, *read.further) if one]
+    return [*read.actions, *read.dropped]
 
 
 @pytest.mark.parametrize(
@@ -49,34 +49,34 @@ def test_a_click_is_at_a_fraction_of_the_screen_and_a_box_is_its_centre(
 ) -> None:
     """`parse_action_to_structure_output` (l.107-187): v / 999, a box of four numbers by its centre."""
     found = read(replied(action="click", coordinate=coordinate))
-    assert isinstance(found.action, act.Click) and found.thought == "I see it." and not found.unused
-    at = found.action.x, found.action.y
+    assert isinstance(found.first, act.Click) and found.thought == "I see it." and not found.unused
+    at = found.first.x, found.first.y
     assert at == pytest.approx(fraction, abs=6e-7)
     for screen, place in ((WIDE, wide), (TALL, tall)):
         assert [one * side for one, side in zip(at, screen, strict=True)] == pytest.approx(place, abs=6e-3)
 
 
 def test_the_last_place_of_the_grid_is_the_last_pixel() -> None:
-    found = read(replied(action="long_press", coordinate=[999, 999])).action
+    found = read(replied(action="long_press", coordinate=[999, 999])).first
     assert found == act.LongPress(x=1, y=1)
     assert pixel(1, 1, *WIDE) == (1919, 1079) and pixel(1, 1, *TALL) == (1079, 2399)
-    assert read(replied(action="click", coordinate=[1000, 5])).action is None
+    assert read(replied(action="click", coordinate=[1000, 5])).first is None
 
 
 def test_a_swipe_is_the_fingers_so_the_screen_scrolls_the_other_way() -> None:
-    found = read(replied(action="swipe", direction="up", coordinate=[500, 500]), TALL).action
+    found = read(replied(action="swipe", direction="up", coordinate=[500, 500]), TALL).first
     assert isinstance(found, act.Scroll) and found.direction == "down"
     assert (found.x, found.y) == pytest.approx((0.500501, 0.500501), abs=6e-7)
     assert (found.x * 1080, found.y * 2400) == pytest.approx((540.54, 1201.2), abs=6e-3)
     for way, other in (("down", "up"), ("left", "right"), ("right", "left")):
-        plain = read(replied(action="swipe", direction=way)).action
+        plain = read(replied(action="swipe", direction=way)).first
         assert plain == act.Scroll(direction=other)  # type: ignore[arg-type]
 
 
 def test_a_question_to_the_user_ends_and_an_answer_ends_with_its_words() -> None:
     asked = read(replied(action="ask_user", text="Which one?"))
-    assert asked.action == act.CallUser(content="Which one?") and not asked.unused
-    assert read(replied(action="answer", text="42")).action == act.Finished(content="42")
+    assert asked.first == act.CallUser(content="Which one?") and not asked.unused
+    assert read(replied(action="answer", text="42")).first == act.Finished(content="42")
 
 
 @pytest.mark.parametrize(
@@ -125,17 +125,17 @@ def test_its_actions_are_ours(arguments: dict[str, Any], action: Action) -> None
 )
 def test_a_call_that_we_lack_is_refused_by_name(reply: str, reason: str) -> None:
     found = read(reply)
-    assert found.action is None and reason in str(found.error)
+    assert found.first is None and reason in str(found.error)
 
 
 def test_an_end_of_thinking_of_a_thinking_model_ends_the_thought() -> None:
     """`parse_tagged_text` (l.61-104): `</think>` is taken as `</thinking>`."""
     for head in ("I see it.\n</think>\n\n", "<think>\nI see it.\n</think>\n", "<thinking>I see it.</thinking>"):
         found = read(head + called(action="wait"))
-        assert (found.action, found.thought) == (act.Wait(), "I see it.")
+        assert (found.first, found.thought) == (act.Wait(), "I see it.")
     draft = replied(f"Maybe {called(action='click', coordinate=[5, 5])}", action="wait")
     assert all_of(read(draft)) == [act.Wait()]
-    assert read(f"<thinking>\nIt is\n{called(action='wait')}").action is None
+    assert read(f"<thinking>\nIt is\n{called(action='wait')}").first is None
 
 
 @pytest.mark.parametrize("value", [63, 126, 252, 504, 509, 447, 999])
@@ -148,7 +148,7 @@ def test_a_place_in_a_past_reply_is_the_one_that_was_written(value: int) -> None
     ):
         reply = replied(**arguments)
         found = read(reply)
-        assert found.action and family.reply(found.thought, found.action, SCREEN) == reply
+        assert found.first and family.reply(found.thought, [found.first], SCREEN) == reply
         past = (PastStep(found.thought, found.action_text, screen),)
         assert family.messages(Context("Do it.", past, screen, 0))[3]["content"][0]["text"] == reply
 
@@ -176,13 +176,13 @@ STEPS: tuple[tuple[dict[str, Any], Action], ...] = (
 @pytest.mark.parametrize(("arguments", "action"), STEPS)
 def test_the_steps_of_its_own_tests_are_read(arguments: dict[str, Any], action: Action) -> None:
     """tests/test_mai_navigation_agent.py, test_build_messages_with_5_history_steps and the one with tools."""
-    assert read(replied(**arguments)).action == action
+    assert read(replied(**arguments)).first == action
 
 
 def test_a_tool_of_its_own_tests_is_refused() -> None:
     """The same, test_build_messages_with_5_steps_ask_user_and_mcp."""
     found = read(replied(action="mcp_tool", tool_name="search_restaurant", cuisine="Italian"))
-    assert found.action is None and "no action for 'mcp_tool'" in str(found.error)
+    assert found.first is None and "no action for 'mcp_tool'" in str(found.error)
 
 
 def test_without_thoughts_it_has_a_prompt_of_its_own() -> None:
@@ -190,8 +190,8 @@ def test_without_thoughts_it_has_a_prompt_of_its_own() -> None:
     context = Context("Do it.", (), Observation(b"", *SCREEN, ""), 0, thinks=False)
     assert "return the thinking process" in chat(thinks)[0][1]
     assert "return the thinking process" not in str(plain.messages(context))
-    assert plain.reply("a", act.Wait(), SCREEN) == called(action="wait")
-    assert thinks.reply("", act.Wait(), SCREEN) == called(action="wait")
+    assert plain.reply("a", [act.Wait()], SCREEN) == called(action="wait")
+    assert thinks.reply("", [act.Wait()], SCREEN) == called(action="wait")
 
 
 def test_an_action_that_its_prompt_lacks_is_not_written() -> None:
@@ -214,9 +214,9 @@ def test_a_place_of_grounding_is_a_click(thought: str, place: tuple[int, int]) -
     family = made("mai-ui", "grounding")
     reply = f"<grounding_think>\n{thought}\n</grounding_think>\n{ANSWER % place}"
     found = read(reply, template="grounding")
-    assert isinstance(found.action, act.Click) and found.thought == thought and not found.unused
-    assert (found.action.x, found.action.y) == pytest.approx([one / 999 for one in place])
-    assert family.reply(thought, found.action, SCREEN) == reply
+    assert isinstance(found.first, act.Click) and found.thought == thought and not found.unused
+    assert (found.first.x, found.first.y) == pytest.approx([one / 999 for one in place])
+    assert family.reply(thought, [found.first], SCREEN) == reply
     assert found.action_text == ANSWER % place
 
 
@@ -235,7 +235,7 @@ def test_a_place_of_grounding_is_a_click(thought: str, place: tuple[int, int]) -
 )
 def test_an_answer_without_a_place_is_an_error(text: str, reason: str) -> None:
     found = read(text, template="grounding")
-    assert found.action is None and reason in str(found.error)
+    assert found.first is None and reason in str(found.error)
 
 
 def test_grounding_is_asked_with_the_words_first_and_without_history() -> None:

@@ -30,7 +30,7 @@ def read(text: str, screen: Size = SCREEN) -> Completion:
 
 
 def all_of(read: Completion) -> list[Action]:
-    return [one for one in (read.action, *read.further) if one]
+    return [*read.actions, *read.dropped]
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def all_of(read: Completion) -> list[Action]:
 )
 def test_a_place_is_in_thousandths_and_keeps_its_fraction(screen: Size, place: tuple[float, float]) -> None:
     found = read(called("click", point_2d=[374, 100]), screen)
-    assert isinstance(found.action, act.Click) and found.thought == "I see." and not found.unused
-    assert (found.action.x * screen[0], found.action.y * screen[1]) == pytest.approx(place, abs=1e-6)
+    assert isinstance(found.first, act.Click) and found.thought == "I see." and not found.unused
+    assert (found.first.x * screen[0], found.first.y * screen[1]) == pytest.approx(place, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_place_is_in_thousandths_and_keeps_its_fraction(screen: Size, place: t
 )
 def test_calls_are_what_its_browser_performs(reply: str, actions: list[Action], unused: tuple[str, ...]) -> None:
     found = read(reply)
-    assert all_of(found) == actions and found.parts == len(actions), found.error
+    assert all_of(found) == actions and len(found.actions) == len(actions), found.error
     assert found.unused == unused
 
 
@@ -114,7 +114,7 @@ def test_several_calls_are_read_in_order() -> None:
 )
 def test_a_call_that_is_no_action_is_an_error_by_name(reply: str, problem: str) -> None:
     found = read(reply)
-    assert found.action is None and problem in (found.error or ""), found
+    assert found.first is None and problem in (found.error or ""), found
 
 
 def test_what_it_cannot_write_is_refused_by_name() -> None:

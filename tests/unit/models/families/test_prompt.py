@@ -60,4 +60,4 @@ def test_a_policy_that_is_not_to_think_is_shown_replies_without_a_thought() -> N
     told = TinyFamily(PolicyConfig()).messages(silent)
     assert told[1]["content"][0]["text"] == "Do it.\nAction: "
     without = TinyFamily(PolicyConfig(thoughts=False))
-    assert without.reply("Because.", Wait(), (10, 10)) == "Action: wait()"
+    assert without.reply("Because.", [Wait()], (10, 10)) == "Action: wait()"

@@ -41,7 +41,7 @@ def read(name: str, reply: str, screen: Size = SCREEN, template: str = "") -> Co
 
 
 def all_of(found: Completion) -> list[Action]:
-    return [one for one in (found.action, *found.further) if one]
+    return [*found.actions, *found.dropped]
 
 
 def pixel(action: Action | None, screen: Size) -> list[int]:
@@ -79,8 +79,8 @@ def test_places_are_999ths_of_the_screen(
     """The package's `images.py`, `adjust_coordinates`; a place of 999 is the last pixel."""
     for screen, wanted in ((WIDE, wide), (TALL, tall)):
         found = read(name, reply, screen)
-        assert found.action is not None and found.action.type == action and pixel(found.action, screen) == wanted
-        fields = found.action.model_dump()
+        assert found.first is not None and found.first.type == action and pixel(found.first, screen) == wanted
+        fields = found.first.model_dump()
         assert [fields[key] for key in ("x", "y", "to_x", "to_y") if key in fields] == pytest.approx(place, abs=1e-6)
     assert read(name, reply).thought == ("Click it." if "Click it." in reply else "")
 
@@ -96,7 +96,7 @@ def test_places_are_999ths_of_the_screen(
 def test_the_demo_of_qwen_cua_clicks_at_the_same_place(place: list[int], wide: list[int], tall: list[int]) -> None:
     """The demo's `computer.py`: `round(v / 999 * (side - 1))`, within a pixel of the place that is stored here."""
     for screen, wanted in ((WIDE, wide), (TALL, tall)):
-        found = read("qwen3.6", called("left_click", coordinate=place), screen).action
+        found = read("qwen3.6", called("left_click", coordinate=place), screen).first
         assert isinstance(found, act.Click)
         assert [round(found.x * (screen[0] - 1)), round(found.y * (screen[1] - 1))] == wanted
 
@@ -174,7 +174,7 @@ def test_calls_are_read_as_the_agents_read_them(name: str, reply: str, actions: 
 )
 def test_a_call_that_is_no_action_of_ours_is_an_error_by_name(name: str, reply: str, problem: str) -> None:
     found = read(name, reply)
-    assert found.action is None and problem in (found.error or ""), found
+    assert found.first is None and problem in (found.error or ""), found
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_call_that_is_no_action_of_ours_is_an_error_by_name(name: str, reply: 
 def test_a_click_and_a_drag_without_a_place_begin_at_the_pointer(name: str, reply: str, actions: list[Action]) -> None:
     """The published prompt asks for one call a reply, so a drag is the second of two replies."""
     found = read(name, reply)
-    assert all_of(found) == actions and found.parts == len(actions), found.error
+    assert all_of(found) == actions and len(found.actions) == len(actions), found.error
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_call_of_qwen35_holds_the_keys_in_its_text(reply: str, keys: list[str]
     """The tool's description: `text` names modifiers of a click or of a scroll."""
     found = read("qwen3.5", reply)
     held, released = [act.Press(key=key) for key in keys], [act.Release(key=key) for key in reversed(keys)]
-    assert all_of(found) == [*held, middle, *released] and found.parts == 1 + 2 * len(keys), found.error
+    assert all_of(found) == [*held, middle, *released] and len(found.actions) == 1 + 2 * len(keys), found.error
     assert not [one for one in found.unused if not one.startswith("pixels=")]
 
 
@@ -229,17 +229,17 @@ def test_the_demos_calls_are_read() -> None:
         act.Finished(),
     ]
     done = "The requested work is complete."
-    assert read("qwen3.6", done).action == act.Finished(content=done)
+    assert read("qwen3.6", done).first == act.Finished(content=done)
 
 
 @pytest.mark.parametrize("name", ["qwen3.6", "qwen3.8"])
 def test_a_reply_without_a_call_is_the_last_one(name: str) -> None:
     """The package's `actions.py`, `parse_internal_response`: done, or infeasible by its words."""
-    assert read(name, "The file is saved.").action == act.Finished(content="The file is saved.")
+    assert read(name, "The file is saved.").first == act.Finished(content="The file is saved.")
     thought = read(name, "<think>\nSaved.\n</think>\n\nThe file is saved.")
-    assert (thought.action, thought.thought) == (act.Finished(content="The file is saved."), "Saved.")
+    assert (thought.first, thought.thought) == (act.Finished(content="The file is saved."), "Saved.")
     for words in ("This is not possible.", "The task is infeasible: there is no such file.", "I cannot complete it."):
-        assert read(name, words).action == act.CallUser()
+        assert read(name, words).first == act.CallUser()
     for cut in (
         "<think>\nThe file is",
         "<action>\nwait()\n</action>",
@@ -249,10 +249,10 @@ def test_a_reply_without_a_call_is_the_last_one(name: str) -> None:
         "<function=wait",
         "pyautogui.click(1, 2)",
     ):
-        assert read(name, cut).action is None
+        assert read(name, cut).first is None
     family = made(name)
     answer = act.Finished(content="42")
-    assert family.write(answer, SCREEN) == "42" and family.reply("I know.\nIt is 42.", answer, SCREEN).endswith(
+    assert family.write(answer, SCREEN) == "42" and family.reply("I know.\nIt is 42.", [answer], SCREEN).endswith(
         "\n\n42"
     )
     for content in ("not possible", "Action: a", "</think>", " 42"):
@@ -263,9 +263,9 @@ def test_a_reply_without_a_call_is_the_last_one(name: str) -> None:
 def test_held_keys_and_a_look_at_the_screen_are_actions_of_3_6(name: str) -> None:
     held = read(name, called("key_down", keys=["ctrl", "shift"]) + called("key_up", keys=["Shift"]))
     assert all_of(held) == [act.Press(key="ctrl"), act.Press(key="shift"), act.Release(key="shift")]
-    assert read(name, called("screenshot")).action == act.Wait()
+    assert read(name, called("screenshot")).first == act.Wait()
     asked = read(name, called("call_user", text="Which file?"))
-    assert (asked.action, asked.unused) == (act.CallUser(content="Which file?"), ())
+    assert (asked.first, asked.unused) == (act.CallUser(content="Which file?"), ())
 
 
 @pytest.mark.parametrize("name", ["qwen3.6", "qwen3.8"])
@@ -284,7 +284,7 @@ def test_the_button_goes_down_and_up_at_a_place_or_at_the_pointer(name: str) -> 
         assert all_of(read(name, reply)) == actions
     family = made(name)
     for action in (act.MouseDown(**there), act.MouseUp(), act.CallUser(content="Which?"), act.TripleClick(**there)):
-        assert read(name, family.write(action, SCREEN)).action == action
+        assert read(name, family.write(action, SCREEN)).first == action
     for action in (act.MouseDown(button="right"), act.PressRecent()):
         with pytest.raises(UsageError, match=action.type):
             family.write(action, SCREEN)
@@ -298,23 +298,23 @@ def test_3_5_has_no_held_button_no_question_and_no_third_click() -> None:
 
 def test_three_clicks_are_two_where_the_prompt_says_so() -> None:
     """qwen35vl_agent.py performs a double click, as its prompt says; the package's later versions perform three."""
-    assert isinstance(read("qwen3.5", called("triple_click", coordinate=[1, 2])).action, act.LeftDouble)
+    assert isinstance(read("qwen3.5", called("triple_click", coordinate=[1, 2])).first, act.LeftDouble)
     for name in ("qwen3.6", "qwen3.8"):
-        assert isinstance(read(name, called("triple_click", coordinate=[1, 2])).action, act.TripleClick)
+        assert isinstance(read(name, called("triple_click", coordinate=[1, 2])).first, act.TripleClick)
 
 
 @pytest.mark.parametrize("name", VERSIONS)
 def test_a_phone_has_qwen3_vls_tool(name: str) -> None:
     """cua-lite's adapter for phones, which states 999x999."""
     reply = called("swipe", "mobile_use", coordinate=[500, 800], coordinate2=[500, 200])
-    found = read(name, reply, TALL, "mobile").action
+    found = read(name, reply, TALL, "mobile").first
     assert isinstance(found, act.Drag)
     assert [found.x, found.y, found.to_x, found.to_y] == pytest.approx([0.500501, 0.800801, 0.500501, 0.2002], abs=1e-6)
     assert pixel(found, TALL) == [540, 1921, 540, 480]
     tapped = called("left_click", "mobile_use", coordinate=[0, 999])
-    assert read(name, tapped, TALL, "mobile").action == act.Click(x=0, y=1)
+    assert read(name, tapped, TALL, "mobile").first == act.Click(x=0, y=1)
     back = called("system_button", "mobile_use", button="Back")
-    assert read(name, back, TALL, "mobile").action == act.PressBack()
+    assert read(name, back, TALL, "mobile").first == act.PressBack()
     assert "999x999" in str(made(name, "mobile").messages(Context("a", (), Observation(b"", *TALL, ""), 0)))
 
 
@@ -332,7 +332,7 @@ def test_arguments_that_no_action_has_are_reported() -> None:
 @pytest.mark.parametrize("name", VERSIONS)
 def test_a_text_is_typed_as_it_is(name: str, text: str) -> None:
     family, typed = made(name), act.Type(content=text)
-    assert read(name, family.write(typed, SCREEN)).action == typed
+    assert read(name, family.write(typed, SCREEN)).first == typed
     with pytest.raises(UsageError, match="no way to write the texts of this type"):
         family.write(act.Type(content="a</parameter>\n</function>\n"), SCREEN)
 
@@ -455,7 +455,7 @@ def test_a_move_is_performed_unless_the_next_call_acts_at_its_place(
     calls: list[tuple[str, dict[str, Any]]], kinds: list[str], parts: int
 ) -> None:
     found = read("qwen3.6", "".join(called(name, **arguments) for name, arguments in calls))
-    assert ([one.type for one in all_of(found)], found.parts, found.unused) == (kinds, parts, ())
+    assert ([one.type for one in all_of(found)], len(found.actions), found.unused) == (kinds, parts, ())
 
 
 @pytest.mark.parametrize(
@@ -482,9 +482,9 @@ def test_one_new_line_at_each_end_of_a_text_belongs_to_its_tags(inner: str, text
 @pytest.mark.parametrize("name", ["qwen3.5", "qwen3.8"])
 def test_keys_by_any_name_are_written(name: str, key: str) -> None:
     family = made(name)
-    written = read(name, family.reply("So.", act.Hotkey(key=key), SCREEN)).action
+    written = read(name, family.reply("So.", [act.Hotkey(key=key)], SCREEN)).first
     assert isinstance(written, act.Hotkey)
-    assert read(name, family.reply("So.", written, SCREEN)).action == written
+    assert read(name, family.reply("So.", [written], SCREEN)).first == written
 
 
 @pytest.mark.parametrize(
@@ -519,4 +519,4 @@ def test_keys_by_any_name_are_written(name: str, key: str) -> None:
     ],
 )
 def test_last_words_are_an_answer_or_say_that_the_task_cannot_be_done(words: str, done: bool) -> None:
-    assert read("qwen3.8", words).action == (act.Finished(content=words) if done else act.CallUser())
+    assert read("qwen3.8", words).first == (act.Finished(content=words) if done else act.CallUser())

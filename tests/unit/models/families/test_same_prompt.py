@@ -68,6 +68,6 @@ def test_a_policy_whose_server_says_what_it_read_is_refused_where_that_is_anothe
     policy = PolicyConfig(base=str(directory), family="ui-tars-1.5", backend=f"{__name__}:Telling")
     met = context(family_of(policy))
     (reply,) = VlmPolicy(directory, policy).act([met])
-    assert (reply.action, reply.prompt_ids) == (Wait(), ())
+    assert (reply.first, reply.prompt_ids) == (Wait(), ())
     with pytest.raises(FlywheelError, match="another prompt than the trainer"):
         VlmPolicy(directory, policy.model_copy(update={"max_new_tokens": 1})).act([met])

@@ -46,7 +46,7 @@ def test_screens_are_shown_in_the_published_sizes(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", GOLDEN["replies"], ids=lambda case: f"{case['vector']} {case['text'][:40]}")
 def test_replies_mean_the_published_places(case: dict[str, Any]) -> None:
-    action = made(case["family"], case["limits"]).read(Completion(case["text"]), tuple(case["screen"])).action
+    action = made(case["family"], case["limits"]).read(Completion(case["text"]), tuple(case["screen"])).first
     assert action is not None
     if "type" in case:
         assert action.type == case["type"]
@@ -71,7 +71,7 @@ def test_a_place_comes_back_within_half_a_pixel_of_what_was_shown(
 ) -> None:
     family = PixelFamily(PolicyConfig())
     family.fit(ImageLimits(*limits))
-    action = family.read(Completion(family.write(Click(x=x, y=y), (width, height))), (width, height)).action
+    action = family.read(Completion(family.write(Click(x=x, y=y), (width, height))), (width, height)).first
     columns, rows = family.sides((width, height))
     assert isinstance(action, Click)
     assert abs(action.x - x) * columns <= 0.5 + 1e-6 and abs(action.y - y) * rows <= 0.5 + 1e-6

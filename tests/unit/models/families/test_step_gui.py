@@ -52,15 +52,15 @@ def test_a_record_is_read(head: str, record: str, action: Action, unused: tuple[
     for end in ("", "\tsummary:已完成", "\n"):
         for screen in (DESKTOP, PHONE):
             found = read(f"{head}{record}{end}", screen)
-            assert (found.action, found.unused) == (action, unused), found.error
-            assert found.thought == ("想" if head else "") and not found.further
+            assert (found.first, found.unused) == (action, unused), found.error
+            assert found.thought == ("想" if head else "") and not (*found.actions, *found.dropped)[1:]
 
 
 def test_a_text_with_a_place_is_a_click_and_typing() -> None:
     """The published client types without the click, since `keyboard_exists` is missing; docs/families.md."""
     found = read("explain:输入\taction:TYPE\tvalue:你好\tpoint:500,100\tsummary:s")
-    assert (found.action, found.further) == (act.Click(x=0.5, y=0.1), (act.Type(content="你好"),))
-    assert found.parts == 2 and not found.unused
+    assert (found.first, (*found.actions, *found.dropped)[1:]) == (act.Click(x=0.5, y=0.1), (act.Type(content="你好"),))
+    assert len(found.actions) == 2 and not found.unused
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_text_with_a_place_is_a_click_and_typing() -> None:
 )
 def test_a_record_without_an_action_of_this_project_is_refused_by_name(record: str, problem: str) -> None:
     found = read(f"<THINK>a</THINK>\nexplain:x\t{record}")
-    assert found.action is None and problem in (found.error or "") and found.thought == "a"
+    assert found.first is None and problem in (found.error or "") and found.thought == "a"
 
 
 @pytest.mark.parametrize(
@@ -103,23 +103,23 @@ def test_a_record_without_an_action_of_this_project_is_refused_by_name(record: s
 def test_the_tags_of_a_thought_are_read_in_any_spelling(reply: str) -> None:
     """The examples at the end of `parser_0920_summary.py`, its repair of `TINK`, and the README's known `THIN`."""
     found = read(reply)
-    assert found.action is None and found.error
+    assert found.first is None and found.error
     acting = read(reply.replace("action:xx", "action:WAIT"))
     if "explain" in reply:
         assert "there is no action for 'XX'" in found.error
-        assert acting.action == act.Wait() and acting.unused == ("value=xxx",)
+        assert acting.first == act.Wait() and acting.unused == ("value=xxx",)
         assert acting.thought == ("</THINK>xxx" if reply.startswith("</") else "xxx")
 
 
 def test_fields_may_be_on_lines_of_their_own() -> None:
     found = read("<THINK>a</THINK>\nexplain:b\naction:CLICK\npoint:500,300\nsummary:c\nd")
-    assert found.action == act.Click(x=0.5, y=0.3) and not found.unused
+    assert found.first == act.Click(x=0.5, y=0.3) and not found.unused
     assert made("step-gui").sentence(found.action_text) == "b" and asked(made("step-gui"), found).count("c\nd") == 1
 
 
 def test_words_that_are_no_field_are_reported() -> None:
     found = read("explain:b\tso\taction:CLICK\tpoint:500,300\nGo.\tsummary:\nThat was it.")
-    assert found.action == act.Click(x=0.5, y=0.3)
+    assert found.first == act.Click(x=0.5, y=0.3)
     assert found.unused == ("text behind the action=so\nThat was it.\nGo.",)
 
 
@@ -182,8 +182,8 @@ def test_an_action_that_the_prompt_lacks_is_refused(action: Action) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("thought", ["", "想", "a\n\taction:WAIT\n</THINK> b"])
 def test_a_reply_comes_back(action: Action, thought: str) -> None:
-    found = read(made("step-gui").reply(thought, action, PHONE))
-    assert (found.action, found.thought, found.further) == (action, thought, ())
+    found = read(made("step-gui").reply(thought, [action], PHONE))
+    assert (found.first, found.thought, (*found.actions, *found.dropped)[1:]) == (action, thought, ())
 
 
 def test_a_question_has_the_actions_where_it_asks_for_one() -> None:

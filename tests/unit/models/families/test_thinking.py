@@ -24,7 +24,7 @@ ACTING = [(name, template) for name, template in EACH if name != "tiny"]
 
 
 def all_of(read: Completion) -> list[Action]:
-    return [one for one in (read.action, *read.further) if one]
+    return [*read.actions, *read.dropped]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -34,12 +34,12 @@ def test_a_draft_inside_of_thinking_is_not_performed_and_stays_in_the_thought(
     name: str, template: str, opened: bool, end: str
 ) -> None:
     family = made(name, template)
-    draft, meant = family.write(DRAFT, SCREEN), family.reply("", MEANT, SCREEN)
+    draft, meant = family.write(DRAFT, SCREEN), family.reply("", [MEANT], SCREEN)
     begin = end.replace("/", "") if opened else ""
     read = family.read(
         Completion(f"{begin}Maybe\n{draft}\nno, and a <tool_call> or </think> is none.{end}\n{meant}"), SCREEN
     )
-    assert near(read.action, MEANT) and not read.further, (read.action, read.error)
+    assert near(read.first, MEANT) and not (*read.actions, *read.dropped)[1:], (read.first, read.error)
     if draft in read.thought:
         assert read.thought.startswith("Maybe") and read.thought.endswith("is none.")
     else:  # a grammar whose answer has words of its own before the call
@@ -53,7 +53,7 @@ def test_a_reply_that_ends_inside_of_its_thinking_is_no_action(name: str, templa
     begun = f"<think>I try\n{draft}"
     for text in (begun, f"{begun}</think>", f"Well.\n<thinkt>{draft}\n{draft} and", f"{draft}</think>"):
         read = family.read(Completion(text), SCREEN)
-        assert read.action is None and read.error, text
+        assert read.first is None and read.error, text
     assert made("qwen3-vl").read(Completion(begun), SCREEN).thought == f"I try\n{draft}"
 
 
@@ -65,8 +65,8 @@ def test_whatever_stands_around_a_draft_it_is_not_performed(
 ) -> None:
     family = made(name, template)
     draft = family.write(act.Click(x=number / 100, y=0.25), SCREEN)
-    read = family.read(Completion(f"{before}\n{draft}\n{after}{end}\n{family.reply('', MEANT, SCREEN)}"), SCREEN)
-    assert near(read.action, MEANT) and not read.further
+    read = family.read(Completion(f"{before}\n{draft}\n{after}{end}\n{family.reply('', [MEANT], SCREEN)}"), SCREEN)
+    assert near(read.first, MEANT) and not (*read.actions, *read.dropped)[1:]
 
 
 @pytest.mark.parametrize(("name", "template"), EACH)
@@ -75,12 +75,15 @@ def test_a_thought_that_holds_a_draft_is_written_so_that_the_action_comes_back(n
     thought = f"Not\n{family.write(DRAFT, SCREEN)}\nbut the other."
     for action in ACTIONS:
         try:
-            reply = family.reply(thought, action, SCREEN)
+            reply = family.reply(thought, [action], SCREEN)
         except UsageError:
             continue
         read = emptied(family.read(Completion(reply), SCREEN))
-        assert near(read.action, answered(family, action, read.thought)) and not read.further, (reply, read)
-        assert read.thought in (thought, family.read(Completion(family.reply("", action, SCREEN)), SCREEN).thought)
+        assert near(read.first, answered(family, action, read.thought)) and not (*read.actions, *read.dropped)[1:], (
+            reply,
+            read,
+        )
+        assert read.thought in (thought, family.read(Completion(family.reply("", [action], SCREEN)), SCREEN).thought)
         written += 1
     assert written
 
@@ -88,7 +91,7 @@ def test_a_thought_that_holds_a_draft_is_written_so_that_the_action_comes_back(n
 def test_a_stored_reply_keeps_a_thought_that_holds_a_draft() -> None:
     thought = "I could\nAction: wait()\nbut no."
     read = parse_reply(format_reply(thought, format_action(MEANT)))
-    assert (read.thought, read.action) == (thought, MEANT)
+    assert (read.thought, read.first) == (thought, MEANT)
 
 
 @pytest.mark.parametrize("name", FAMILIES.names)
@@ -97,7 +100,7 @@ def test_no_garbled_reply_acts_before_its_last_end_of_thinking(name: str) -> Non
     for _ in range(150):
         text = mutated(chance) + chance.choice(ENDS)
         read = family.read(Completion(text), SCREEN)
-        assert read.action is None and read.error
+        assert read.first is None and read.error
 
 
 @pytest.mark.parametrize(
@@ -120,17 +123,17 @@ def test_a_reply_is_split_after_its_last_end_of_thinking(text: str, thinking: st
 def test_a_text_that_mentions_a_beginning_of_thinking_is_typed() -> None:
     typed = act.Type(content="use <think> here")
     for name in ("qwen3-vl", "ui-tars-1.5", "ui-tars-2", "thousandths"):
-        read = made(name).read(Completion(made(name).reply("I type.", typed, SCREEN)), SCREEN)
-        assert read.action == typed
+        read = made(name).read(Completion(made(name).reply("I type.", [typed], SCREEN)), SCREEN)
+        assert read.first == typed
 
 
 @pytest.mark.parametrize("name", ["qwen3-vl", "ui-tars-1.5", "ui-tars-2", "thousandths", "opencua", "scalecua"])
 def test_an_end_of_thinking_that_is_typed_is_typed(name: str) -> None:
     typed, family = act.Type(content="a </think> b"), made(name)
-    assert family.read(Completion(family.reply("", typed, SCREEN)), SCREEN).action == typed
+    assert family.read(Completion(family.reply("", [typed], SCREEN)), SCREEN).first == typed
     begun = f"<think>{family.write(typed, SCREEN)}"
-    assert family.read(Completion(begun), SCREEN).action is None
-    assert near(family.read(Completion(f"{begun}</think>{family.reply('', MEANT, SCREEN)}"), SCREEN).action, MEANT)
+    assert family.read(Completion(begun), SCREEN).first is None
+    assert near(family.read(Completion(f"{begun}</think>{family.reply('', [MEANT], SCREEN)}"), SCREEN).first, MEANT)
 
 
 def typing(text: str) -> str:
@@ -143,9 +146,9 @@ def test_an_end_of_thinking_that_a_draft_types_by_an_escape_ends_nothing(written
     meant = family.write(MEANT, SCREEN)
     for begin in ("", "<think>"):
         read = family.read(Completion(f"{begin}Maybe {typing(written)} no.</think>{meant}"), SCREEN)
-        assert near(read.action, MEANT) and not read.further
+        assert near(read.first, MEANT) and not (*read.actions, *read.dropped)[1:]
         assert read.thought == f"Maybe {typing(written)} no."
-    typed = family.read(Completion(f"I type.</think>{typing(f'{written} </think>')}"), SCREEN).action
+    typed = family.read(Completion(f"I type.</think>{typing(f'{written} </think>')}"), SCREEN).first
     assert isinstance(typed, act.Type) and typed.content.endswith(" </think>")
 
 
@@ -173,9 +176,9 @@ BOX = "click(start_box='(500,300)')"
 def test_labels_and_code_blocks_of_markdown_are_read(text: str, thought: str) -> None:
     """web-infra-dev/midscene #2588 (a fenced `finished`), #843 (a full-width colon)."""
     read = parse_reply(text)
-    assert (read.thought, read.action) == (thought, act.Click(x=0.5, y=0.3)), read.error
+    assert (read.thought, read.first) == (thought, act.Click(x=0.5, y=0.3)), read.error
     fenced = parse_reply(re.sub(re.escape(BOX), "finished(content='done, 3.')", text))
-    assert fenced.action == act.Finished(content="done, 3.")
+    assert fenced.first == act.Finished(content="done, 3.")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_labels_and_code_blocks_of_markdown_are_read(text: str, thought: str) ->
 )
 def test_blanks_and_capitals_that_the_public_parser_reads_are_read(text: str, wanted: act.Action | None) -> None:
     """ui-tars 0.5.1, `action_parser.py`."""
-    assert parse_reply(f"Thought: a\nAction: {text}").action == wanted
+    assert parse_reply(f"Thought: a\nAction: {text}").first == wanted
 
 
 CALLS = {
@@ -227,7 +230,7 @@ CALLS = {
 )
 def test_blocks_spans_and_labels_within_a_thought_are_words_of_it(name: str, thought: str) -> None:
     read = made(name).read(Completion(f"{thought}\n{CALLS[name]}"), SCREEN)
-    assert read.action is not None and read.thought == thought and not read.unused
+    assert read.first is not None and read.thought == thought and not read.unused
 
 
 @pytest.mark.parametrize("name", ["qwen3-vl", "glm", "scalecua", "holo-2"])
@@ -238,14 +241,14 @@ def test_blocks_spans_and_labels_within_a_thought_are_words_of_it(name: str, tho
 def test_a_fence_or_a_label_on_a_line_of_its_own_opens_the_action(name: str, opening: str) -> None:
     for thought in ("I look.", "I ran:\n```\nls\n```"):
         read = made(name).read(Completion(f"{thought}\n{opening}{CALLS[name]}"), SCREEN)
-        assert read.action is not None and read.thought == thought
+        assert read.first is not None and read.thought == thought
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_fence_around_a_whole_reply_is_no_thought(name: str) -> None:
     for word in ("", "text", "python"):
         read = made(name).read(Completion(f"```{word}\nI look.\n{CALLS[name]}\n```"), SCREEN)
-        assert read.action is not None and read.thought == "I look."
+        assert read.first is not None and read.thought == "I look."
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -261,7 +264,7 @@ def test_openings_that_repeat_are_read_in_linear_time(name: str, piece: str) -> 
 def test_a_block_that_opens_behind_the_label_of_a_thought_stays_whole(name: str) -> None:
     call = "Action: wait()" if name == "ui-tars-1.5" else CALLS[name]
     read = made(name).read(Completion(f'Thought: ```json\n{{"a": 1}}\n```\n{call}'), SCREEN)
-    assert read.action is not None and read.thought.removeprefix("Thought: ") == '```json\n{"a": 1}\n```'
+    assert read.first is not None and read.thought.removeprefix("Thought: ") == '```json\n{"a": 1}\n```'
 
 
 @pytest.mark.parametrize("name", ["ui-tars-1.5", "qwen3-vl"])
@@ -276,19 +279,19 @@ def test_a_block_that_opens_behind_the_label_of_a_thought_stays_whole(name: str)
 def test_a_block_of_code_in_a_thought_keeps_both_its_fences(name: str, opening: str) -> None:
     call, thought = "Action: wait()" if name == "ui-tars-1.5" else CALLS[name], f"So.\n{opening}\nx = 1\n```"
     read = made(name).read(Completion(f"{thought}\n{call}"), SCREEN)
-    assert read.action is not None and read.thought == thought
+    assert read.first is not None and read.thought == thought
     read = made(name).read(Completion(f"{thought}\n```\n{call}\n```"), SCREEN)
-    assert read.action is not None and read.thought == thought
+    assert read.first is not None and read.thought == thought
 
 
 def test_a_fence_around_a_call_ends_with_it_after_a_stray_fence_in_words() -> None:
     read = made("ui-tars-1.5").read(
         Completion("Thought: It begins with ``` and I wait.\n```\nAction: wait()\n```"), SCREEN
     )
-    assert (read.action, read.thought) == (act.Wait(), "It begins with ``` and I wait.")
+    assert (read.first, read.thought) == (act.Wait(), "It begins with ``` and I wait.")
 
 
 @pytest.mark.parametrize("tag", ["box", "point", "ref"])
 def test_internvls_tags_around_a_place_are_no_words(tag: str) -> None:
     read = made("internvl").read(Completion(f"<{tag}>[[500, 300]]</{tag}>"), SCREEN)
-    assert read.action is not None and (read.thought, read.unused) == ("", ())
+    assert read.first is not None and (read.thought, read.unused) == ("", ())

@@ -58,7 +58,7 @@ def test_places_are_those_of_its_own_readers(
     template: str, call: str, screen: Size, places: list[tuple[int, int]]
 ) -> None:
     found = read(template, call, screen)
-    assert pixels(found.action, screen) == places and not found.further
+    assert pixels(found.first, screen) == places and not (*found.actions, *found.dropped)[1:]
     assert found.thought == "I see." and found.action_text == f"<action>{call}</action>" and not found.unused
 
 
@@ -67,9 +67,9 @@ def test_places_are_those_of_its_own_readers(
 def test_every_coordinate_is_the_pixel_of_its_own_reader_and_a_browsers_is_at_most_the_next(side: int) -> None:
     """`normalized_point`, `to_pixel` and `point`; the last rounds, and an environment of ours cuts."""
     for value in range(1000):
-        ours = pixels(read("computer", f"Click(box=({value}, {value}))", (side, side)).action, (side, side))[0][0]
+        ours = pixels(read("computer", f"Click(box=({value}, {value}))", (side, side)).first, (side, side))[0][0]
         assert ours == max(0, min(side - 1, int(value * side / 999)))
-        thousandth = pixels(read("mobile", f"Click(point=({value}, {value}))").action, (side, side))[0][0]
+        thousandth = pixels(read("mobile", f"Click(point=({value}, {value}))").first, (side, side))[0][0]
         assert thousandth == int(value / 1000 * side)
         assert 0 <= min(side - 1, round(value / 1000 * side)) - thousandth <= 1
 
@@ -77,8 +77,8 @@ def test_every_coordinate_is_the_pixel_of_its_own_reader_and_a_browsers_is_at_mo
 def test_a_sequence_is_one_call_of_several_actions() -> None:
     call = 'Sequence(actions=[Click(box=(500, 500)), Type(content="a\\n"), Finished(content="ok")])'
     found = read("computer", call)
-    assert pixels(found.action, DESKTOP) == [(960, 540)] and found.parts == 3
-    assert found.further == (act.Type(content="a\n"), act.Finished(content="ok"))
+    assert pixels(found.first, DESKTOP) == [(960, 540)] and len(found.actions) == 3
+    assert (*found.actions, *found.dropped)[1:] == (act.Type(content="a\n"), act.Finished(content="ok"))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_sequence_is_one_call_of_several_actions() -> None:
 )
 def test_a_call_that_its_own_reader_refuses_is_refused(template: str, call: str, problem: str) -> None:
     found = read(template, call)
-    assert found.action is None and problem in (found.error or "") and found.thought == "I see."
+    assert found.first is None and problem in (found.error or "") and found.thought == "I see."
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_call_that_its_own_reader_refuses_is_refused(template: str, call: str,
 )
 def test_a_call_that_is_no_action_of_ours_is_refused_by_its_name(template: str, call: str, named: str) -> None:
     found = read(template, call)
-    assert found.action is None and not found.further and named in (found.error or "")
+    assert not (*found.actions, *found.dropped) and named in (found.error or "")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_call_that_is_no_action_of_ours_is_refused_by_its_name(template: str, 
 )
 def test_calls_are_the_actions_that_the_prompt_describes(template: str, call: str, actions: list[Action]) -> None:
     found = read(template, call)
-    assert [found.action, *found.further] == actions and found.parts == len(actions), found.error
+    assert [*found.actions, *found.dropped] == actions and len(found.actions) == len(actions), found.error
     assert not found.unused
 
 
@@ -225,15 +225,15 @@ def test_calls_are_the_actions_that_the_prompt_describes(template: str, call: st
 )
 def test_an_argument_without_a_field_is_reported(template: str, call: str, unused: tuple[str, ...]) -> None:
     found = read(template, call)
-    assert found.action is not None and found.unused == unused
+    assert found.first is not None and found.unused == unused
 
 
 def test_a_pointer_lasts_for_one_reply() -> None:
     dragged = read("computer", "Sequence(actions=[MouseDown(box=(0, 0)), Hover(box=(999, 0)), MouseUp()])")
-    assert dragged.action == act.Drag(x=0, y=0, to_x=1, to_y=0)
+    assert dragged.first == act.Drag(x=0, y=0, to_x=1, to_y=0)
     scrolled = read("computer", "Sequence(actions=[Hover(box=(999, 0)), Swipe(amount=1, axis='horizontal')])")
-    assert scrolled.action == act.Scroll(x=1, y=0, direction="right")
-    assert read("computer", "Swipe(amount=1, axis='vertical')").action == act.Scroll(direction="up")
+    assert scrolled.first == act.Scroll(x=1, y=0, direction="right")
+    assert read("computer", "Swipe(amount=1, axis='vertical')").first == act.Scroll(direction="up")
 
 
 @pytest.mark.parametrize(
@@ -247,17 +247,17 @@ def test_a_pointer_lasts_for_one_reply() -> None:
 )
 def test_a_reply_has_one_block_that_is_closed(reply: str, problem: str) -> None:
     found = family("computer").read(Completion(f"<think>I see.</think>\n{reply}"), DESKTOP)
-    assert found.action is None and problem in (found.error or "")
+    assert found.first is None and problem in (found.error or "")
 
 
 def test_a_reply_without_tags_is_the_call_and_drafts_in_thinking_are_not_performed() -> None:
     computer = family("computer")
-    assert computer.read(Completion("Wait()"), DESKTOP).action == act.Wait()
+    assert computer.read(Completion("Wait()"), DESKTOP).first == act.Wait()
     draft = "I could <action>Finished()</action>.\n</think>\n\n<ACTION>\nWait()\n</ACTION>"
     found = computer.read(Completion(draft), DESKTOP)
-    assert found.action == act.Wait() and found.thought == "I could <action>Finished()</action>."
+    assert found.first == act.Wait() and found.thought == "I could <action>Finished()</action>."
     behind = computer.read(Completion("<action>Wait()</action> Then I click."), DESKTOP)
-    assert behind.action == act.Wait() and behind.unused == ("text behind the action=Then I click.",)
+    assert behind.first == act.Wait() and behind.unused == ("text behind the action=Then I click.",)
 
 
 EXAMPLE = [
@@ -275,8 +275,8 @@ EXAMPLE = [
 def test_its_published_example_of_a_phone(call: str, action: Action | None, places: list[tuple[int, int]]) -> None:
     """models/mobile/examples/example_output.json; its screens are 1080 x 2362."""
     found = read("mobile", call, (1080, 2362))
-    assert pixels(found.action, (1080, 2362)) == places and (action is None or found.action == action)
-    reply = family("mobile").reply("I see.", found.action or act.Wait(), (1080, 2362))
+    assert pixels(found.first, (1080, 2362)) == places and (action is None or found.first == action)
+    reply = family("mobile").reply("I see.", [found.first or act.Wait()], (1080, 2362))
     assert reply == f"I see.\n</think>\n\n<action>{call}</action>"  # behind the `<think>` of the chat template
 
 
@@ -294,7 +294,7 @@ def test_its_published_example_of_a_phone(call: str, action: Action | None, plac
 )
 def test_grounding_is_a_point_or_no_such_element(reply: str, action: Action | None) -> None:
     found = family("grounding").read(Completion(reply), DESKTOP)
-    assert found.action == action and (found.error is None) == (action is not None)
+    assert found.first == action and (found.error is None) == (action is not None)
 
 
 def test_grounding_shows_the_current_screen_and_an_instruction_without_its_full_stop() -> None:

@@ -52,7 +52,7 @@ def test_the_explorer_proposes_whatever_was_not_tried() -> None:
     explorer = ExplorerProposer(Section(), ProposerResources(Stubborn, PageExplorer))
     tried = (Click(x=0.15, y=0.45),)
     contexts = [replace(SCREEN, seed=seed, avoid=tried) for seed in range(40)]
-    done = [one.action for one in explorer.act(contexts)]
+    done = [one.first for one in explorer.act(contexts)]
     assert not any(action is None or alike(action, tried[0], BUTTONS) for action in done)
     assert any(alike(action, Click(x=0.65, y=0.45), BUTTONS) for action in done if action)
 
@@ -61,9 +61,9 @@ def test_the_policy_is_drawn_hotter_until_it_does_something_else_and_may_have_no
     policy = Stubborn()
     proposer = PolicyProposer(ProposerPolicyOptions(), ProposerResources(lambda: policy, PageExplorer))
     (found,) = proposer.act([replace(SCREEN, avoid=(Click(x=0.15, y=0.45),))])
-    assert found.action == Click(x=0.65, y=0.45) and policy.temperatures == pytest.approx([1.0, 1.1, 1.2])
+    assert found.first == Click(x=0.65, y=0.45) and policy.temperatures == pytest.approx([1.0, 1.1, 1.2])
     (nothing,) = proposer.act([replace(SCREEN, avoid=(Click(x=0.15, y=0.45), Click(x=0.65, y=0.45)))])
-    assert nothing.action is None and "tried" in (nothing.error or "")
+    assert nothing.first is None and "tried" in (nothing.error or "")
 
 
 def test_two_actions_are_alike_on_one_small_element_or_at_one_place() -> None:
@@ -87,7 +87,7 @@ def test_an_endpoint_is_shown_the_screen_and_what_failed_on_it(monkeypatch: pyte
     proposer = EndpointProposer(options, ProposerResources(Stubborn, PageExplorer))  # type: ignore[arg-type]
     proposer._client = OpenAIClient(proposer._client.endpoint, httpx.MockTransport(answer))
     (found,) = proposer.act([replace(SCREEN, avoid=(Click(x=0.15, y=0.45),))])
-    assert (found.action, found.thought) == (Click(x=0.65, y=0.45), "The other.")
+    assert (found.first, found.thought) == (Click(x=0.65, y=0.45), "The other.")
     assert "click(start_box='(150,450)')" in asked[0] and asked[0].startswith("Instruction: Click.")
     assert "tried" not in text_of(SCREEN)
 
@@ -100,25 +100,25 @@ def test_what_succeeded_on_another_seed_is_done_to_the_element_of_the_same_name_
     there = tuple(replace(one, box=(0.3, one.box[0], 0.5, one.box[0] + 0.2)) for one in BUTTONS)
     known = Precedent("Click.", 0, there, Click(x=0.35, y=0.65))  # a quarter into b, across
     (found,) = precedents(known).act([replace(SCREEN, task_id="t")])
-    assert found.action == Click(x=0.625, y=0.425)
+    assert found.first == Click(x=0.625, y=0.425)
 
 
 def test_an_element_that_the_instruction_names_is_the_one_that_this_instruction_names() -> None:
     known = Precedent('Click the "a" button.', 0, BUTTONS, Click(x=0.15, y=0.45))
     asked = replace(SCREEN, task_id="t", instruction='Click the "b" button.')
     (found,) = precedents(known).act([asked])
-    assert found.action == Click(x=0.65, y=0.45)
+    assert found.first == Click(x=0.65, y=0.45)
     typed = Precedent('Type "ada" here.', 0, BUTTONS, Type(content="ada"))
     (found,) = precedents(typed).act([replace(asked, instruction='Type "joan" here.')])
-    assert found.action == Type(content="joan")
+    assert found.first == Type(content="joan")
 
 
 def test_without_a_precedent_that_was_not_tried_the_explorer_is_asked() -> None:
     known = Precedent("Click.", 0, BUTTONS, Click(x=0.15, y=0.45))
     tried = replace(SCREEN, task_id="t", avoid=(Click(x=0.15, y=0.45),))
     (found,) = precedents(known).act([tried])
-    assert found.action is not None and not alike(found.action, Click(x=0.15, y=0.45), BUTTONS)
-    assert precedents().act([SCREEN])[0].action is not None
+    assert found.first is not None and not alike(found.first, Click(x=0.15, y=0.45), BUTTONS)
+    assert precedents().act([SCREEN])[0].first is not None
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def choices(message: dict[str, Any], ended: str = "stop", generated: int = 9, **
 def written(name: str) -> list[str]:
     """Replies of a family, some behind thinking where it has no tags of its own around a thought."""
     of = family(name)
-    replies = [of.reply(thought, action, SCREEN) for thought in THOUGHTS for action in ACTIONS]
+    replies = [of.reply(thought, [action], SCREEN) for thought in THOUGHTS for action in ACTIONS]
     thinking = [] if any("<think>" in reply for reply in replies) else REASONING
     return [*replies, *(f"{one}{reply}" for one in thinking for reply in replies)]
 
@@ -135,7 +135,7 @@ def require_read_alike(of: ModelFamily, reply: str, choice: dict[str, Any]) -> N
     here, there = of.read(Completion(reply), SCREEN), of.read(_completion(choice, HERE), SCREEN)
     fields = ("action", "further", "parts", "thought", "error")
     assert [getattr(there, name) for name in fields] == [getattr(here, name) for name in fields], reply
-    assert here.action is not None
+    assert here.first is not None
 
 
 @pytest.mark.parametrize(("model_type", "name"), OF_QWEN)
@@ -160,7 +160,7 @@ def test_a_reply_that_a_server_split_without_a_stream_reads_the_same(model_type:
 
 def test_thinking_that_the_prompt_opened_is_thinking() -> None:
     of = family("qwen3-vl")
-    reply = of.reply("I click OK.", ACTIONS[0], SCREEN)
+    reply = of.reply("I click OK.", [ACTIONS[0]], SCREEN)
     body = streamed_by_transformers(f"Maybe.\n</think>\n\n{reply}", "qwen3_vl", f"{PROMPT}<think>\n")
     choice = client(events(body)).complete({})
     assert choice["text"] == f"<think>\nMaybe.\n</think>\n\n{reply}"
@@ -187,11 +187,11 @@ def test_a_call_that_transformers_serve_cannot_read_is_the_policy_s_reply(reply:
     assert choice["text"] == (text or reply)
     here = family("qwen2.5-vl").read(Completion(reply), SCREEN)
     if text is None:
-        assert family("qwen2.5-vl").read(_completion(choice, HERE), SCREEN).action == here.action
+        assert family("qwen2.5-vl").read(_completion(choice, HERE), SCREEN).first == here.first
 
 
 def test_a_reply_that_ended_at_its_limit_within_a_call_is_cut_and_no_failure() -> None:
-    reply = family("qwen2.5-vl").reply("I click OK.", ACTIONS[0], SCREEN)
+    reply = family("qwen2.5-vl").reply("I click OK.", [ACTIONS[0]], SCREEN)
     choice = client(events(streamed_by_transformers(reply, "qwen2_5_vl", limit=40))).complete({})
     made = _completion(choice, HERE)
     assert (made.text, made.cut, made.failure) == ("I click OK.", True, "")
@@ -249,12 +249,12 @@ def behind_transformers(
 )
 def test_a_reply_with_calls_is_read_in_its_order_and_a_draft_is_no_action(form: str) -> None:
     of = family("qwen3-vl")
-    draft, meant = (of.reply("", action, SCREEN) for action in ACTIONS[:2])
+    draft, meant = (of.reply("", [action], SCREEN) for action in ACTIONS[:2])
     reply, asked = form.format(draft=draft, meant=meant), list[Any]()
     model = behind_transformers(reply, asked)
     for made in model.generate([[], []], [7, 8], 0.0, 9):
         there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
-        assert there.action == here.action == ACTIONS[1]
+        assert there.first == here.first == ACTIONS[1]
         assert "".join(there.thought.split()) == "".join(here.thought.split()), "but for white space"
     assert asked == [None, True, True], "a server that splits replies is asked for streams alone"
 
@@ -276,10 +276,10 @@ def test_of_a_model_that_thinks_a_call_that_no_server_could_read_is_not_performe
     form: str, name: str, tmp_path: Path
 ) -> None:
     of = family("qwen3-vl")
-    reply = form.format(call=UNREADABLE, meant=of.reply("", ACTIONS[0], SCREEN))
+    reply = form.format(call=UNREADABLE, meant=of.reply("", [ACTIONS[0]], SCREEN))
     (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path, name)).generate([[]], [7], 0.0, 9)
     assert made.text == reply.split()[0] and not made.failure
-    assert (found := of.read(made, SCREEN)).action is None and found.error
+    assert (found := of.read(made, SCREEN)).first is None and found.error
 
 
 @pytest.mark.parametrize(("template", "before"), [(THINKS, "<think>\nHm\n</think>\n"), ("{{ messages }}", "Hm\n")])
@@ -288,18 +288,16 @@ def test_a_call_that_no_server_could_read_is_performed_where_thinking_has_ended(
 ) -> None:
     of, checkpoint = family("qwen3-vl"), checkpoint_of(template, tmp_path)
     (made,) = behind_transformers(before + UNREADABLE, checkpoint=checkpoint).generate([[]], [7], 0.0, 9)
-    assert (
-        of.read(made, SCREEN).action == of.read(Completion(before + UNREADABLE), SCREEN).action == Type(content="a\nb")
-    )
+    assert of.read(made, SCREEN).first == of.read(Completion(before + UNREADABLE), SCREEN).first == Type(content="a\nb")
 
 
 def test_a_reply_to_a_prompt_that_opened_thinking_is_its_text_where_nothing_ended_it(tmp_path: Path) -> None:
     of = family("qwen3-vl")
-    reply = "Action: I click.\n" + of.reply("", ACTIONS[0], SCREEN)
+    reply = "Action: I click.\n" + of.reply("", [ACTIONS[0]], SCREEN)
     model = behind_transformers(reply, None, f"{PROMPT}<think>\n", checkpoint_of(OPENS, tmp_path))
     for made in model.generate([[]] * 9, [0] * 9, 0.0, 9):
         there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
-        assert (there.action, there.thought) == (here.action, here.thought) and there.action == ACTIONS[0]
+        assert (there.first, there.thought) == (here.first, here.thought) and there.first == ACTIONS[0]
 
 
 OPENING = [
@@ -315,12 +313,12 @@ def test_thinking_that_ended_with_nothing_behind_it_is_no_action_wherever_it_was
     opening: str, tmp_path: Path
 ) -> None:
     of = family("qwen3-vl")
-    thinking = "Perhaps " + of.reply("", ACTIONS[0], SCREEN) + " no, wait.\n"
+    thinking = "Perhaps " + of.reply("", [ACTIONS[0]], SCREEN) + " no, wait.\n"
     template = THINKS.replace("{{- '<|im_start|>assistant\\n' }}", opening)
     for end, action in (("</think>", None), ("</think>\n\n", None), ("", ACTIONS[0])):
         model = behind_transformers(thinking + end, None, f"{PROMPT}<think>\n", checkpoint_of(template, tmp_path))
         (made,) = model.generate([[]], [7], 0.0, 9)
-        assert of.read(made, SCREEN).action == of.read(Completion(thinking + end), SCREEN).action == action
+        assert of.read(made, SCREEN).first == of.read(Completion(thinking + end), SCREEN).first == action
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
@@ -328,11 +326,11 @@ def test_thinking_alone_of_a_server_that_hides_its_end_is_no_action_and_refused_
     field: str, tmp_path: Path, sentence: Sentences
 ) -> None:
     of, checkpoint = family("qwen3-vl"), checkpoint_of(OPENS, tmp_path)
-    message = {"role": "assistant", "content": None, field: "Perhaps " + of.reply("", ACTIONS[0], SCREEN)}
+    message = {"role": "assistant", "content": None, field: "Perhaps " + of.reply("", [ACTIONS[0]], SCREEN)}
     policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=0))
     model = ServerModel(checkpoint, policy, "p", httpx.MockTransport(lambda _: choices(message)))
     (made,) = model.generate([[]], [7], 0.0, 99)
-    assert of.read(made, SCREEN).action is None
+    assert of.read(made, SCREEN).first is None
     with sentence.raises(FlywheelError, hint="--reasoning-parser"):
         model.generate([[]] * 30, [7] * 30, 0.0, 99)
 
@@ -349,9 +347,9 @@ def test_a_reply_of_many_thoughts_is_put_together_in_linear_time() -> None:
 
 def test_a_reply_that_opened_thinking_itself_and_never_ended_it_is_no_action(tmp_path: Path) -> None:
     of = family("qwen3-vl")
-    reply = "<think>\nPerhaps " + of.reply("", ACTIONS[0], SCREEN)
+    reply = "<think>\nPerhaps " + of.reply("", [ACTIONS[0]], SCREEN)
     (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path)).generate([[]], [7], 0.0, 9)
-    assert of.read(made, SCREEN).action is of.read(Completion(reply), SCREEN).action is None
+    assert of.read(made, SCREEN).first is of.read(Completion(reply), SCREEN).first is None
 
 
 def test_thinking_without_an_end_is_left_open_and_holds_no_end_of_a_turn() -> None:

@@ -78,7 +78,7 @@ class Drawn(VlmPolicy):
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
         self.seeds += [one.seed for one in contexts]
         return [
-            Completion("", (1, 2), thought=f"seed {one.seed}", action=RED if one.seed % 2 == 0 else BLUE)
+            Completion("", (1, 2), thought=f"seed {one.seed}", actions=(RED if one.seed % 2 == 0 else BLUE,))
             for one in contexts
         ]
 

@@ -126,7 +126,7 @@ def test_a_batch_with_a_picture_that_is_damaged_or_missing_is_refused_by_its_nam
     steps = [
         Step(
             trajectory_id=one.trajectory_id, step=0, iteration=1, screenshot=shown, next_screenshot=None,
-            screen_width=160, screen_height=210, thought="", action=to_json(Wait()), action_type="wait", x=None,
+            screen_width=160, screen_height=210, thought="", actions=[to_json(Wait())], action_type="wait", x=None,
             y=None, dialect="box_v1", raw_text="wait()", action_error=None, actor="policy",
             policy_version="policy-0000", token_ids=[1, 2], logprobs=[-0.5, -0.5], elements="[]", observe_ms=1.0,
             think_ms=1.0, act_ms=1.0,

@@ -43,12 +43,19 @@ def corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, 
     ):
         acted = [json.dumps(ERROR), json.dumps({"type": "type", "content": name})]
         rows = [
-            {**step, "trajectory_id": name, "step": at, "action": one, "actor": "person", "action_type": "type"}
+            {
+                **step,
+                "trajectory_id": name,
+                "step": at,
+                "actions": [one],
+                "actor": "person",
+                "action_type": "type",
+            }
             for at, one in enumerate(acted)
         ]
         rows[1]["screenshot"] = after.sha256
         if name == "tried":
-            rows[1]["action"] = to_json(action_of(MEANT))
+            rows[1]["actions"] = [to_json(action_of(MEANT))]
         lake.append("steps", rows)
         lake.append("trajectories", [{**first, "trajectory_id": name, "n_steps": 2, **more}])
         route = "ct" if name == "tried" else "sft"
@@ -197,7 +204,7 @@ def _add(lake: Lake, name: str, screens: str, sample: Any, **more: Any) -> None:
     lake.append("screenshots", pngs)
     acted = {"trajectory_id": name, "action_type": "type", "actor": "person" if name == "by-hand" else "explorer"}
     steps = [
-        {**step, **acted, "step": at, "screenshot": shown[screen].sha256, "action": _typed(name, at)}
+        {**step, **acted, "step": at, "screenshot": shown[screen].sha256, "actions": [_typed(name, at)]}
         for at, screen in enumerate(screens)
     ]
     lake.append("steps", steps)

@@ -162,7 +162,7 @@ def collect(place: Place, acts: Any, one: PlannedTrajectory, asked: Any = None) 
 def replies_of(place: Place, *thoughts: str) -> list[str]:
     """Replies that wait, as the policy's family writes them."""
     family = family_of(place.config.policy, place.directory)
-    return [family.reply(thought, Wait(), (160, 210)) for thought in thoughts]
+    return [family.reply(thought, [Wait()], (160, 210)) for thought in thoughts]
 
 
 def acted(place: Place, *thoughts: str, **more: Any) -> list[Step]:

@@ -55,7 +55,7 @@ def rolled_out(
 def test_a_sample_is_the_prompt_of_the_rollout_then_the_reply_and_its_end(folder: Path, kind: str) -> None:
     processor, encoder = read_processor(folder / kind), chats(folder, kind)
     made, pngs = varied(12)
-    for sample in [one for one in made if one.action is not None]:
+    for sample in [one for one in made if one.actions]:
         chat = encoder.encode(sample)
         prompt = processor.apply_chat_template(
             rolled_out(folder / kind, sample, pngs, ["wait()"] * len(sample.history)),
@@ -83,10 +83,10 @@ def test_what_is_learnt_is_read_back_as_the_action(folder: Path, kind: str) -> N
     for sample in varied(12)[0]:
         targets = encoder.encode(sample).targets
         text = processor.tokenizer.decode(targets[targets >= 0], skip_special_tokens=True)
-        action = family.read(Completion(text), (WIDTH, HEIGHT)).action
+        action = family.read(Completion(text), (WIDTH, HEIGHT)).first
         assert action is not None
-        if sample.action is not None:
-            wanted = from_json(sample.action)
+        if sample.actions:
+            wanted = from_json(sample.actions)
             assert action.type == wanted.type
             if isinstance(wanted, Click) and isinstance(action, Click):
                 assert abs(action.x - wanted.x) < 0.01 and abs(action.y - wanted.y) < 0.01
@@ -111,4 +111,4 @@ def test_a_sample_with_nothing_to_say_is_named(folder: Path) -> None:
 
 def test_a_missing_screenshot_is_named(folder: Path) -> None:
     with pytest.raises(FlywheelError, match="nowhere"):
-        chats(folder, "qwen3_vl").encode(TrainSample("t", ("nowhere",), "?", action='{"type":"wait"}'))
+        chats(folder, "qwen3_vl").encode(TrainSample("t", ("nowhere",), "?", actions=('{"type":"wait"}',)))

@@ -78,13 +78,13 @@ def documents(family: ModelFamily) -> tuple[Rollout, Rollout, TrainSample, Conte
     """The same step as a reply that a model gave, as one that the family wrote (a preference, a demonstration), as a
     sample to imitate, and as it is met."""
     steps = done(family)
-    replies = [family.reply(thought, one, (320, 200)) for thought, one in steps]
+    replies = [family.reply(thought, [one], (320, 200)) for thought, one in steps]
     shown = DIGESTS[family.rule.folded(len(DIGESTS)) :]
     # a decoder drops special tokens
     past = tuple(reply.replace("<|box_start|>", "").replace("<|box_end|>", "") for reply in replies[:-1])
     rollout = Rollout("one", 3, "task", shown, INSTRUCTION, past, replies[-1])
-    history = tuple(Past(thought, to_json(one)) for thought, one in steps[:-1])
-    sample = TrainSample("task", shown, INSTRUCTION, history, steps[-1][0], to_json(steps[-1][1]))
+    history = tuple(Past(thought, (to_json(one),)) for thought, one in steps[:-1])
+    sample = TrainSample("task", shown, INSTRUCTION, history, steps[-1][0], (to_json(steps[-1][1]),))
     read = [family.read(Completion(text), (320, 200)) for text in past]
     turns = tuple(PastStep(one.thought, one.action_text, screen(at)) for at, one in enumerate(read))
     written = replace(rollout, past_replies=tuple(replies[:-1]))
@@ -151,7 +151,7 @@ def test_the_reply_that_is_learnt_is_what_the_template_writes_for_it(
         assert targets == tokenizer.encode(written.removeprefix(asked).removesuffix("\n"), add_special_tokens=False)
         whole = tokenizer.encode(written.removesuffix("\n"), add_special_tokens=False)
         assert whole[-len(targets) :] == targets or kind == "thinking"  # where a new line would merge with the prompt's
-        read = family.read(Completion(tokenizer.decode(targets, skip_special_tokens=True)), (320, 200)).action
+        read = family.read(Completion(tokenizer.decode(targets, skip_special_tokens=True)), (320, 200)).first
         assert read == done(family)[-1][1] or name in ROUNDED
 
 

@@ -56,7 +56,7 @@ def rollouts(policy: PolicyConfig, count: int) -> list[Rollout]:
     """A trajectory's replies, as a model gives them: the prompt has opened their thinking."""
     family = family_of(policy)
     size = (screen(0).width, screen(0).height)
-    replies = [family.reply(f"Step {number}.\n\nAction: Wait.", Wait(), size) for number in range(count)]
+    replies = [family.reply(f"Step {number}.\n\nAction: Wait.", [Wait()], size) for number in range(count)]
     replies = [reply.removeprefix("<think>\n") for reply in replies]
     names = [f"screen-{number}" for number in range(count)]
     return [
@@ -152,9 +152,10 @@ def test_samples_and_replies_follow_each_other_unless_the_template_drops_what_th
     policy = PolicyConfig.model_validate(fields)
     family = family_of(policy)
     chats = Chats(place, policy, Screenshots(folder / "screens"), 0)
-    names, replies = [f"screen-{at}" for at in range(3)], (family.reply(THOUGHT, Wait(), (320, 200)),) * 3
+    names, replies = [f"screen-{at}" for at in range(3)], (family.reply(THOUGHT, [Wait()], (320, 200)),) * 3
     given = [Rollout("t", at, "t", tuple(names[: at + 1]), "Do it.", replies[:at], replies[at]) for at in range(3)]
-    past, done = Past(THOUGHT, to_json(Wait())), to_json(Wait())
+    done = (to_json(Wait()),)
+    past = Past(THOUGHT, done)
     imitated = [TrainSample("t", tuple(names[: at + 1]), "Do it.", (past,) * at, THOUGHT, done) for at in range(3)]
     for documents in (given, imitated):
         assert chats.measure_slice(documents)[1] == ({} if name in OPENED else {1: 0, 2: 1})
@@ -166,7 +167,7 @@ def test_thinking_that_the_prompt_opens_is_not_opened_again(directory: Any, fold
     place = directory("thinking")
     policy = PolicyConfig(base=str(place), family="qwen3.5")
     chats = Chats(place, policy, Screenshots(folder / "screens"), 0)
-    chat = chats.encode(TrainSample("t", ("screen-0",), "Do it.", (), THOUGHT, to_json(Wait())))
+    chat = chats.encode(TrainSample("t", ("screen-0",), "Do it.", (), THOUGHT, (to_json(Wait()),)))
     text = chats.processor.decode(chat.ids)
     assert text.count("<think>") == 1 and "<|im_start|>assistant\n<think>\nIt waits.\n</think>\n\nAction: Wait." in text
 

@@ -109,7 +109,7 @@ def test_the_prompt_of_a_sample_is_the_prompt_of_the_policy(directory: Path) -> 
 
 def test_a_screen_without_an_action_still_teaches_where_things_are(directory: Path) -> None:
     made, pngs = samples(6)
-    sample = next(item for item in made if item.action is None)
+    sample = next(item for item in made if not item.actions)
     (batch,) = batcher(directory, pngs, grounding=2, reading=0, shift=0).batches([sample], [(0, 0)])
     assert batch.aims is not None and len(batch.aims.places) == 4 and (batch.aims.places >= 0).all()
 
@@ -124,7 +124,7 @@ def test_a_sample_that_asks_nothing_costs_nothing(directory: Path) -> None:
 
 def test_a_copying_question_is_answered_by_typing_a_text_of_the_screen(directory: Path) -> None:
     made, pngs = samples(6)
-    sample = next(item for item in made if item.action is None)
+    sample = next(item for item in made if not item.actions)
     maker = batcher(directory, pngs, grounding=0, reading=0, shift=0, copying=1.0)
     (batch,) = maker.batches([sample], [(0, 0)])
     said = read_tokenizer(directory).decode(batch.targets.tolist())
