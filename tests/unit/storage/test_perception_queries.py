@@ -73,9 +73,9 @@ def test_what_is_asked_of_one_screen_twice_comes_once_and_nothing_of_quarantine(
     assert made["2.perception"].screenshots == (M,)
     assert made["Nothing.transition"].screenshots == (A, B)
     asked = made["1.perception"]
-    assert (asked.instruction, asked.screenshots, asked.actions) == ("How many links are there?", (A,), None)
+    assert (asked.instruction, asked.screenshots, asked.actions) == ("How many links are there?", (A,), ())
     places = [sample.actions for sample in made.values() if sample.instruction == "What is at {place}?"]
-    assert places == [CLICK]
+    assert places == [(CLICK,)]
 
 
 def test_the_steps_of_failed_trajectories_are_targets_with_their_instruction_and_history(
@@ -92,9 +92,9 @@ def test_the_steps_of_failed_trajectories_are_targets_with_their_instruction_and
     part = MixturePart(weighed, "training_samples", steps=True, parameters=THINKS)
     write_mixture(tmp_path / "samples", [part], 4, 0, told, told.versions(), ContextRule(2))
     first, second = read_samples(tmp_path / "samples")
-    assert (first.instruction, first.actions, first.screenshots) == ("Click.", CLICK, (A,))
-    assert (second.thought, second.actions, second.screenshots) == ("Hm.", to_json(Wait()), (A, B))
-    assert [past.actions for past in second.history] == [CLICK]
+    assert (first.instruction, first.actions, first.screenshots) == ("Click.", (CLICK,), (A,))
+    assert (second.thought, second.actions, second.screenshots) == ("Hm.", (to_json(Wait()),), (A, B))
+    assert [past.actions for past in second.history] == [(CLICK,)]
 
 
 def test_a_step_in_whose_place_a_person_put_another_is_no_target(told: Lake, row: Any) -> None:

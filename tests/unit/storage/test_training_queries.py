@@ -264,7 +264,7 @@ def failed(lake: Lake, row) -> Lake:
 def test_two_actions_between_the_same_screens_do_not_contradict_each_other(failed: Lake, tmp_path: Path) -> None:
     made = continually(failed, tmp_path)
     kept = [sample.actions for sample in made if sample.screenshots == ("a" * 64, "b") and sample.actions]
-    assert kept == [to_json(Wait())]
+    assert kept == [(to_json(Wait()),)]
 
 
 def test_no_sample_of_a_failed_play_knows_its_instruction(failed: Lake, tmp_path: Path) -> None:
@@ -326,12 +326,12 @@ def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_corr
     corrected = {"pair_id": "q", "kind": "correction", "rejected_trajectory_id": "t0"}
     lake.append("pairs", [pair, pair | corrected])
     parting, correction = ask(lake, "training_pairs", corrections="all").to_pylist()
-    assert (parting["chosen_action"], parting["rejected_action"]) == (clicks["t0"], clicks["t1"])
-    assert (correction["chosen_action"], correction["rejected_action"]) == (None, clicks["t0"])
+    assert (parting["chosen_actions"], parting["rejected_actions"]) == ([clicks["t0"]], [clicks["t1"]])
+    assert (correction["chosen_actions"], correction["rejected_actions"]) == (None, [clicks["t0"]])
     first, second = preferences_of([parting, correction | {"chosen": CORRECTED}], TinyFamily(PolicyConfig()))
     assert (first.chosen, first.rejected) == tuple(f"Action: click(start_box='({x},500)')" for x in (120, 900))
     assert first.past_replies == (first.chosen,) and second.chosen == CORRECTED.replace("123", "120")
-    (gibberish,) = preferences_of([parting | {"rejected_action": None}], TinyFamily(PolicyConfig()))
+    (gibberish,) = preferences_of([parting | {"rejected_actions": None}], TinyFamily(PolicyConfig()))
     assert gibberish.rejected == "no"
 
 
@@ -441,9 +441,9 @@ def test_a_person_s_correction_is_imitated_in_the_place_of_its_step_after_the_st
             "reviews", [first, row("reviews", **written, review_id=f"{name}-1", revision=1, thought=f"{name}: better")]
         )
 
-    def taught() -> dict[tuple[str, str | None], tuple[list[str], int]]:
+    def taught() -> dict[tuple[str, ...], tuple[list[str], int]]:
         samples = through_the_lake(lake, tmp_path, 2, [])
-        return {(one.thought, one.actions): (list(one.screenshots), len(one.history)) for one in samples}
+        return {(one.thought, *one.actions): (list(one.screenshots), len(one.history)) for one in samples}
 
     assert taught() == {
         ("won 0", action): (["w0" * 32], 0),

@@ -147,7 +147,7 @@ def test_a_fence_within_a_string_is_typed(name: str, quoted: str) -> None:
 def test_scalecuas_tags_within_a_string_are_typed(text: str) -> None:
     family, typed = made("scalecua"), act.Type(content=text)
     found = read(family, f"<operation>It's it</operation><action>write(message={text!r})</action>")
-    assert found.first == typed and not (*found.actions, *found.dropped)[1:]
+    assert (*found.actions, *found.dropped) == (typed,)
     assert read(family, family.reply("a", [typed], SCREEN)).first == typed
 
 
@@ -165,7 +165,7 @@ def test_a_reply_that_thinks_types_an_end_of_thinking(name: str, text: str) -> N
     family, typed = made(name), act.Type(content=text)
     for head in ("<think>I type it.</think>\n", "I type it.</think>\n", "<think>a </think> b</think>\n"):
         found = read(family, head + family.reply("", [typed], SCREEN))
-        assert found.first == typed and not (*found.actions, *found.dropped)[1:], found.error
+        assert (*found.actions, *found.dropped) == (typed,), found.error
 
 
 THINKING = frozenset({"<think>", "</think>"})

@@ -185,7 +185,7 @@ def test_the_sentence_of_its_own_reply_form_is_the_thought_and_thinking_is_no_ac
     draft = called(action="left_click", coordinate=[1, 1])
     for begin in ("<think>\n", ""):
         found = read(f"{begin}Maybe\n{draft}\n</think>\n\nAction: Wait.\n{called(action='wait')}")
-        assert found.first == act.Wait() and not (*found.actions, *found.dropped)[1:] and found.thought == "Wait."
+        assert (*found.actions, *found.dropped) == (act.Wait(),) and found.thought == "Wait."
 
 
 def test_its_prompt_is_that_of_its_agent_with_the_last_turns_in_full() -> None:

@@ -91,16 +91,11 @@ def answered(family: ModelFamily, action: Action, thought: str) -> Action:
 
 def emptied(read: Completion) -> Completion:
     """A reply without the `ctrl a` before its text, with which OpenWebRL empties the field."""
-    typed = (
-        read.first == act.Hotkey(key="ctrl a")
-        and (*read.actions, *read.dropped)[1:]
-        and isinstance((*read.actions, *read.dropped)[1:][0], act.Type)
-    )
-    return (
-        replace(read, action=(*read.actions, *read.dropped)[1:][0], further=(*read.actions, *read.dropped)[1:][1:])
-        if typed
-        else read
-    )
+    match read.actions:
+        case (act.Hotkey(key="ctrl a"), act.Type() as typed):
+            return replace(read, actions=(typed,))
+        case _:
+            return read
 
 
 def read_all(text: str, sides: list[int]) -> tuple[str, list[Action]]:

@@ -133,7 +133,7 @@ def written(name: str) -> list[str]:
 
 def require_read_alike(of: ModelFamily, reply: str, choice: dict[str, Any]) -> None:
     here, there = of.read(Completion(reply), SCREEN), of.read(_completion(choice, HERE), SCREEN)
-    fields = ("action", "further", "parts", "thought", "error")
+    fields = ("actions", "dropped", "thought", "error")
     assert [getattr(there, name) for name in fields] == [getattr(here, name) for name in fields], reply
     assert here.first is not None
 
