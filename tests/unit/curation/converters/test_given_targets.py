@@ -112,7 +112,7 @@ def test_a_lake_whose_replies_hold_a_nul_is_exported_and_imported(tmp_path: Path
     rows = rows_of(Exchanged("t", "Go.", steps, True), OF)
     acted, words = (step.model_dump() for step in rows.steps)
     stored = [
-        Step.model_construct(**acted | {"thought": "s\0o", "action": '{"content":"a\\u0000b","type":"type"}'}),
+        Step.model_construct(**acted | {"thought": "s\0o", "actions": ['{"content":"a\\u0000b","type":"type"}']}),
         Step.model_construct(
             **words
             | {

@@ -62,7 +62,7 @@ def test_the_same_screens_with_other_actions_are_no_loop() -> None:
 
 
 def test_saying_again_that_it_is_done_is_no_loop() -> None:
-    ended = [row.model_copy(update={"action_type": "finished"}) for row in acting(steps(*"aaaaaaa"), *CLICKS[:1] * 7)]
+    ended = acting(steps(*"aaaaaaa"), *['{"content":"","type":"finished"}'] * 7)
     assert loop(ended).passed and not loop(acting(steps(*"aaaaaaa"), *CLICKS[:1] * 7)).passed
 
 
@@ -95,7 +95,7 @@ def test_an_action_on_a_blank_screen_is_turned_away_and_waiting_for_it_is_not() 
     assert transient(rows, a=BUSY, b=BUSY).passed and transient(rows).passed
     found = transient(rows, a=BUSY, b=0b111)
     assert (found.passed, found.error_step) == (False, 1) and "blank" in found.reason
-    waited = [rows[0], rows[1].model_copy(update={"action_type": "wait"})]
+    waited = [rows[0], rows[1].model_copy(update={"actions": ['{"type":"wait"}']})]
     assert transient(waited, a=BUSY, b=0b111).passed
 
 

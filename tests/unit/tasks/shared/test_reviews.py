@@ -51,7 +51,7 @@ def lake(tmp_path: Path) -> Lake:
 def add(lake: Lake, name: str, **changes: Any) -> None:
     failed = {"trajectory_id": name, "success": False, "reward": -1.0, **changes}
     lake.append("trajectories", [{**DEFAULTS["trajectories"], **failed}])
-    lake.append("steps", [{**DEFAULTS["steps"], "trajectory_id": name, "action": CLICK, "thought": "This one."}])
+    lake.append("steps", [{**DEFAULTS["steps"], "trajectory_id": name, "actions": [CLICK], "thought": "This one."}])
     route = "none" if changes.get("failure_boundary") else "ct"
     decision = {"trajectory_id": name, "passed": False, "route": route, "reason": "verifier: failed"}
     lake.append("verdicts", [{**DEFAULTS["verdicts"], **decision}])
