@@ -2,8 +2,8 @@
 
 Each step is one commit, and is skipped if an earlier upgrade made it. The schema marker is renewed last. A killed
 upgrade continues when it is started again. Until the upgrade is complete, older code can read the tables whose columns
-did not change, and cannot write to the others. Table versions that policies pin do not change. Their missing columns are computed
-when they are read (`schemas.table.Table.added`).
+did not change, and cannot write to the others. Table versions that policies pin do not change. Their missing columns
+are computed when they are read (`schemas.table.Table.added`).
 """
 
 import json

@@ -37,7 +37,8 @@ _TABLES = {
             sha256('s ' || (number * 2 + step) // 4) AS screenshot,
             NULL::VARCHAR AS next_screenshot, 160 AS screen_width, 210 AS screen_height,
             'The button of number ' || number || ' is the one.' AS thought,
-            ['{"type":"click","x":0.5,"y":0.25}'] AS actions, []::VARCHAR[] AS frames, 'click' AS action_type, 0.5::FLOAT AS x, 0.25::FLOAT AS y,
+            ['{"type":"click","x":0.5,"y":0.25}'] AS actions, []::VARCHAR[] AS frames,
+            'click' AS action_type, 0.5::FLOAT AS x, 0.25::FLOAT AS y,
             'box_v1' AS dialect, 'Thought: it is the one. Action: click' AS raw_text, NULL::VARCHAR AS action_error,
             'policy' AS actor, 'policy-0001' AS policy_version, NULL::INTEGER[] AS token_ids, NULL::FLOAT[] AS logprobs,
             '[]' AS elements, 1.0::FLOAT AS observe_ms, 1.0::FLOAT AS think_ms, 1.0::FLOAT AS act_ms

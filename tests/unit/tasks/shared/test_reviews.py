@@ -114,7 +114,7 @@ def test_a_correction_is_an_annotation_and_a_pair_and_keeps_what_was_there(lake:
     assert (pair["kind"], pair["rejected_trajectory_id"], pair["verified"]) == ("correction", "t0", False)
     assert "The other one." in pair["chosen"] and "This one." in pair["rejected"]
     (row,) = ask(lake, "training_pairs", corrections="all").to_pylist()
-    assert row["rejected_action"] == CLICK
+    assert row["rejected_actions"] == [CLICK]
     assert decision(lake)[0] == "ct"
 
 

@@ -86,7 +86,7 @@ def test_what_is_learnt_is_read_back_as_the_action(folder: Path, kind: str) -> N
         action = family.read(Completion(text), (WIDTH, HEIGHT)).first
         assert action is not None
         if sample.actions:
-            wanted = from_json(sample.actions)
+            wanted = from_json(sample.actions[0])
             assert action.type == wanted.type
             if isinstance(wanted, Click) and isinstance(action, Click):
                 assert abs(action.x - wanted.x) < 0.01 and abs(action.y - wanted.y) < 0.01
