@@ -12,12 +12,15 @@ from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import IterationStatus, PolicySuccess, iterations, success_of, verified
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import polars as pl
     from PIL import Image
 
     from schemas.action import Action
     from schemas.tables.review import Decision, Review
     from schemas.tables.step import Step
+    from schemas.tables.trajectory import Trajectory
 
 STAGES = ("collected", "valid", "judged", "reviewed", "selected")
 """Columns of `OpenLake.funnel`, from the first stage to the last."""
@@ -45,13 +48,56 @@ class StoredTrajectory:
             IndexError: no such step.
             LakeError: the lake no longer has the screenshot.
         """
+        return self.screen(self.steps[step].screenshot)
+
+    def screen(self, digest: str) -> "Image.Image":
+        """Decode a screenshot by its sha256, such as one of `Step.frames`.
+
+        Raises:
+            LakeError: the lake has no such screenshot.
+        """
         from PIL import Image
 
-        digest = self.steps[step].screenshot
         found = ask(self._lake, "screenshot", sha256=digest, iteration=None).to_pylist()
         if not found:
             raise LakeError(f"The lake has no screenshot {digest}.", "`flywheel doctor` lists missing files.")
         return Image.open(io.BytesIO(found[0]["png"]))
+
+    def film(self, width: int = 480) -> "list[Image.Image]":
+        """Draw one picture an action: the screen with a mark and a caption. The last one shows the outcome.
+
+        Args:
+            width: width of each picture in pixels.
+
+        Raises:
+            UsageError: the trajectory has no steps.
+            LakeError: the lake no longer has a screenshot.
+        """
+        from flywheel.film import frames_of
+
+        return frames_of(self, width)
+
+    def save_film(self, path: "str | Path", width: int = 480) -> None:
+        """Write `film` as a moving picture.
+
+        Args:
+            path: the file, with the suffix `.gif` or `.webp`.
+            width: width in pixels.
+
+        Raises:
+            UsageError: the file has another suffix, or the trajectory has no steps.
+        """
+        from pathlib import Path
+
+        from flywheel.film import save_moving
+
+        save_moving(self.film(width), Path(path))
+
+    def strip(self, width: int = 160) -> "Image.Image":
+        """Draw all screens next to each other, each `width` pixels wide. Raises the errors of `film`."""
+        from flywheel.film import strip_of
+
+        return strip_of(self, width)
 
 
 class OpenLake:
@@ -149,6 +195,40 @@ class OpenLake:
         for row, steps in stored(self.stored, [trajectory_id]):
             return StoredTrajectory(row.model_dump(), tuple(steps), self.stored)
         raise LakeError(f"There is no trajectory {trajectory_id!r}.", "`lake.trajectories()` lists their ids.")
+
+    def find(
+        self,
+        *,
+        task: str | None = None,
+        outcome: str | None = None,
+        policy: str | None = None,
+        iteration: int | None = None,
+        route: str | None = None,
+        gate: str | None = None,
+        text: str | None = None,
+        order: str = "newest",
+        limit: int = 20,
+    ) -> "list[Trajectory]":
+        """Find trajectories, as `flywheel trajectories` does.
+
+        Args:
+            task: the task's id, or its last part.
+            outcome: `success`, `failure`, `environment`, or `unknown` for an import without an outcome.
+            policy: a version, or a kind such as `explorer`.
+            iteration: an iteration.
+            route: the route that the filter or a reviewer chose, such as `sft`.
+            gate: a gate that rejected the trajectory.
+            text: a text in the instruction, a thought, an action or a reason, in any case.
+            order: `newest`, `oldest`, `reward`, `steps` or `seconds`; for the last three, the largest first.
+            limit: maximum number of rows.
+
+        Raises:
+            UsageError: the outcome, route or order is unknown.
+        """
+        from tasks.shared.finding import Wanted, find
+
+        wanted = Wanted(task, outcome, policy, iteration, route, gate, text)
+        return [one.row for one in find(self.stored, wanted, limit, order=order)]
 
     def annotate(
         self,

@@ -369,6 +369,17 @@ def type_and_place(action: Action) -> str:
     return "scroll without a place" if isinstance(action, Scroll) and action.x is None else action.type
 
 
+def in_words(text: str | None) -> str:
+    """Describes an action's canonical JSON for people, such as `drag (0.100, 0.200) to (0.300, 0.400)`."""
+    if not text:
+        return "no action"
+    fields = json.loads(text)
+    kind = fields.pop("type")
+    points = [f"({fields.pop(x):.3f}, {fields.pop(y):.3f})" for x, y in (("x", "y"), ("to_x", "to_y")) if x in fields]
+    rest = [json.dumps(value, ensure_ascii=False) for value in fields.values()]
+    return " ".join(part for part in (kind.replace("_", " "), " to ".join(points), *rest) if part)
+
+
 def seconds_of(action: Action) -> float | None:
     """Returns the seconds that an action takes by its own argument; None without one."""
     return action.seconds if isinstance(action, Wait | LongPress) else None

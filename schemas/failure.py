@@ -51,6 +51,10 @@ class UsageError(FlywheelError):
     exit_code = EXIT_USAGE
 
 
+class UnknownId(UsageError):
+    """Raised if the lake has no row with an id."""
+
+
 class LakeError(FlywheelError):
     """Raised if the lake cannot be used: it is not a lake, has another schema version, is unreachable, or is full."""
 

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from apps import completion
-from apps.commands import checkpoint, data, pretraining, quality, sandboxes, synthesis, versions
+from apps.commands import checkpoint, data, pretraining, quality, sandboxes, synthesis, trajectories, versions
 from apps.commands.capacity import plan
 from apps.commands.parsing import parse
 from apps.commands.upkeep import doctor, init, maintain, pause, resume, upgrade
@@ -385,18 +385,21 @@ GROUPS = {
     "data": ("Export and import trajectories in other projects' formats.", data.VERBS),
     "pretrain": ("Make a base policy from rendered pages.", pretraining.VERBS),
     "checkpoint": ("Inspect, verify and convert the checkpoints of a training.", checkpoint.VERBS),
+    "trajectories": ("Find and show trajectories; alone it is `trajectories list`.", trajectories.VERBS),
     "quality": ("Show the quality gate's results; alone it is `quality show`.", quality.VERBS),
 }
 """Verbs of two words: the description of each first word, and its second ones."""
-DEFAULT = "show"
+DEFAULTS = {"trajectories": "list"}
+"""Second word of a verb that is given without one; `show` for the other first words, if they have it."""
 
 
 class ShownByDefault(TyperGroup):
-    """A group of verbs of two words, whose second word `show`, if it has one, is the default."""
+    """A group of verbs of two words, with a default second word."""
 
     @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Names the verb."""
-        if DEFAULT in self.commands and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
-            args = [DEFAULT, *args]
+        word = DEFAULTS.get(self.name or "", "show")
+        if word in self.commands and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
+            args = [word, *args]
         return super().parse_args(ctx, args)

@@ -64,6 +64,11 @@ class Gathered:
         """Returns every choice, newest iteration first."""
         return self._once("curriculum", lambda: curriculum(self.opened))
 
+    def gates(self) -> list[str]:
+        """Returns the names of the gates that have judged trajectories."""
+        query = "SELECT DISTINCT gate FROM verdicts ORDER BY gate"
+        return self._once("gates", lambda: self.opened.sql(query)["gate"].to_list())
+
     def budget(self) -> list[Account]:
         """Returns each part of the budget, with its unit, spent amount and limit."""
         return self._once("budget", lambda: account(self.lake, self.config.budget))

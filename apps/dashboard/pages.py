@@ -1,33 +1,37 @@
 """Serve the dashboard's pages and their polling requests; the server escapes every text."""
 
+import io
 import json
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
-import polars as pl
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BeforeValidator
 
 from apps.commands.lineage import lineage_of_policy
-from apps.desk.api import Iteration
 from apps.desk.desk import Desk
 from apps.desk.pages import Chosen, Number, page
 from apps.quality.gather import quality_of
 from apps.report.build import vega
 from apps.report.charts import training
+from flywheel.film import write_moving
 from flywheel.frames import POINTS, rows_of
 from schemas.failure import UsageError
-from schemas.tables.trajectory import Trajectory
 from tasks.promote.events import OUTCOMES as DECIDED
 from tasks.promote.events import rolled_back, standing
 from tasks.quality import MEASURES
 from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses
+from tasks.shared.finding import ORDERS, OUTCOMES, ROUTES, Wanted, find
 from tasks.shared.policies import policies
 from tasks.shared.status import success_of
+from tasks.shared.trajectories import trajectory_of
 
-OUTCOMES = ("success", "failure", "environment")
 SHOWN_IDS = 60
 """Maximum trajectories on a policy's page."""
+Given = Annotated[str | None, BeforeValidator(lambda given: given or None)]
+"""A field of a form; an empty one holds for every trajectory."""
 A_DAY = {"Cache-Control": "private, max-age=86400"}
 
 
@@ -75,22 +79,40 @@ def router(desk: Desk) -> APIRouter:
 def _data_router(desk: Desk) -> APIRouter:
     """Makes the routes of the pages of data and of its quality."""
     routes = APIRouter(default_response_class=HTMLResponse)
-    lake, size = desk.lake, desk.config.desk.page_size
+    lake, found, size = desk.lake, desk.gathered, desk.config.desk.page_size
 
     @routes.get("/trajectories")
     def trajectories(
         number: Number = 0,
-        task: str = "",
+        task: Given = None,
         iteration: Chosen = None,
-        policy: str = "",
-        outcome: Annotated[str, Query(pattern="^(success|failure|environment|)$")] = "",
+        policy: Given = None,
+        outcome: Given = None,
+        route: Given = None,
+        gate: Given = None,
+        text: Given = None,
+        sort: str = "newest",
     ) -> HTMLResponse:
-        rows, total = _listed(desk, {"task_id": task, "policy_version": policy}, iteration, outcome, number, size)
+        given = {"task": task, "outcome": outcome, "iteration": iteration, "policy": policy, "route": route}
+        given |= {"gate": gate, "text": text}
+        try:
+            shown = find(lake, Wanted(**given), size, number * size, sort)
+        except UsageError as error:
+            raise HTTPException(422, str(error)) from None
         tasks = sorted(lake.read("tasks", ["task_id"])["task_id"].to_pylist())
+        given = {name: "" if value is None else value for name, value in given.items()}
+        more = urlencode({name: value for name, value in (given | {"sort": sort}).items() if value != ""})
         return page(
-            "trajectories", rows=rows, total=total, page=number, size=size, tasks=tasks, task=task, policy=policy,
-            outcome=outcome, outcomes=OUTCOMES, iteration="" if iteration is None else iteration,
+            "trajectories", found=shown, page=number, size=size, tasks=tasks, given=given, sort=sort, more=more,
+            outcomes=OUTCOMES, routes=ROUTES, orders=ORDERS, gates=found.gates(),
         )  # fmt: skip
+
+    @routes.get("/film/{name}.gif")
+    def film(name: str) -> Response:
+        named = trajectory_of(lake, name).trajectory_id
+        held = io.BytesIO()
+        write_moving(found.opened.trajectory(named).film(), held, "gif")
+        return Response(held.getvalue(), media_type="image/gif")
 
     @routes.get("/quality")
     def quality(iteration: Chosen = None, before: Chosen = None) -> HTMLResponse:
@@ -127,25 +149,6 @@ def live_router(desk: Desk) -> APIRouter:
         return Response(vega(), media_type="text/javascript", headers=A_DAY)
 
     return routes
-
-
-def _listed(
-    desk: Desk, fields: dict[str, str], iteration: Iteration, outcome: str, number: int, size: int
-) -> tuple[list[Trajectory], int]:
-    """Returns one page of the requested trajectories, newest first, and their total number."""
-    conditions = [pl.col(name) == value for name, value in fields.items() if value]
-    if iteration is not None:
-        conditions.append(pl.col("iteration") == iteration)
-    if outcome:
-        success = pl.col("success")
-        conditions.append(success.is_null() if outcome == "environment" else success == (outcome == "success"))
-    rows = desk.gathered.opened.trajectories()
-    for condition in conditions:
-        rows = rows.filter(condition)
-    newest = rows.sort("started_at", "trajectory_id", descending=[True, False]).select("trajectory_id").collect()
-    ids = newest["trajectory_id"].slice(number * size, size).to_list()
-    found = desk.lake.rows(Trajectory, {"trajectory_id": ids}) if ids else []
-    return sorted(found, key=lambda row: ids.index(row.trajectory_id)), newest.height
 
 
 def _as_json(at: RunStatus) -> dict[str, Any]:

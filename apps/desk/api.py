@@ -1,6 +1,7 @@
 """Serve the desk to programs: the queue, trajectories, screenshots, and decisions as JSON. The pages use the same
 interface."""
 
+import io
 import threading
 from contextlib import suppress
 from itertools import count
@@ -15,7 +16,9 @@ from apps.desk.desk import Desk
 from apps.desk.openings import Asking
 from apps.desk.queue import QueueEntry
 from apps.desk.views import DeskItem, ReviewView, corrections_of, item_of, review_views
+from common.picture import rgb_of
 from common.text import Storable
+from flywheel.film import fitted
 from schemas.action import Action, to_json
 from schemas.failure import StoreUnreachable
 from schemas.tables.review import Decision
@@ -28,6 +31,9 @@ TIDY_EVERY = 64
 Iteration = Annotated[int | None, Query(ge=-(2**31), lt=2**31)]
 """Number of an iteration, in the range of the lake's column; imports are below 0."""
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
+THUMBNAIL = 96
+"""Width of a thumbnail in pixels."""
+KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
 
 
 class Submitted(BaseModel):
@@ -94,13 +100,21 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/screenshot/{digest}")
     def screenshot(digest: str, iteration: Iteration = None) -> Response:
-        png = desk.pictures.png(digest, iteration)
-        if png is None:
-            raise HTTPException(404, "There is no such screenshot in the lake.")
-        kept = {"Cache-Control": "private, max-age=86400, immutable"}
-        return Response(png, media_type="image/png", headers=kept)
+        return Response(_shown(desk, digest, iteration), media_type="image/png", headers=KEPT)
+
+    @routes.get("/thumbnail/{digest}")
+    def thumbnail(digest: str, iteration: Iteration = None) -> Response:
+        small, held = fitted(rgb_of(_shown(desk, digest, iteration)), THUMBNAIL), io.BytesIO()
+        small.save(held, "WEBP", quality=70)
+        return Response(held.getvalue(), media_type="image/webp", headers=KEPT)
 
     return routes
+
+
+def _shown(desk: Desk, digest: str, iteration: int | None) -> bytes:
+    if (png := desk.pictures.png(digest, iteration)) is None:
+        raise HTTPException(404, "There is no such screenshot in the lake.")
+    return png
 
 
 def _tidy(lake: Lake) -> None:

@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
+from fastapi.params import Query as QueryParameter
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
@@ -31,7 +34,7 @@ from common.text import Storable
 from curation.aloud import Phrase, align, read_notes
 from schemas.action import Action
 from schemas.config import Config
-from schemas.failure import FlywheelError, StoreUnreachable, UsageError
+from schemas.failure import FlywheelError, StoreUnreachable, UnknownId, UsageError
 from schemas.problem import in_words
 from storage.lake import Lake
 from tasks.shared.reviews import Conflict, settle
@@ -75,7 +78,10 @@ def make_app(
         finally:
             await live.close()
 
-    app = FastAPI(title="flywheel desk", openapi_url=None, docs_url=None, redoc_url=None, lifespan=alive)
+    checked = [Depends(_known_parameters)]
+    app = FastAPI(
+        title="flywheel desk", openapi_url=None, docs_url=None, redoc_url=None, lifespan=alive, dependencies=checked
+    )
     app.include_router(api.router(desk))
     app.include_router(_session_router(desk))
     app.include_router(_aloud_router(desk))
@@ -92,13 +98,25 @@ def make_app(
     return DeskGuard(StoreOutageGuard(app, reach, _unreached) if reach else app, token, hosts)
 
 
+def _known_parameters(request: Request) -> None:
+    """Refuses a query parameter that the route does not have, so that no misspelt filter shows everything."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return
+    known = [one.alias for one in get_flat_params(route.dependant) if isinstance(one.field_info, QueryParameter)]
+    if unknown := [name for name in request.query_params if name not in known]:
+        has = f"it has {', '.join(f'`{name}`' for name in known)}" if known else "it has none"
+        raise HTTPException(422, f"`{unknown[0][:40]}`: {request.url.path} has no such parameter; {has}.")
+
+
 async def _explained(request: Request, error: Exception) -> Response:
     """Answers with an error that the user can fix, and its hint."""
     assert isinstance(error, FlywheelError)
     if isinstance(error, Conflict):
         others = [one.model_dump() for one in review_views(error.others)]
         return JSONResponse({"error": str(error), "others": others, "revision": error.revision}, 409)
-    return _answer(request, 422 if isinstance(error, UsageError) else 503, str(error))
+    status = 404 if isinstance(error, UnknownId) else 422 if isinstance(error, UsageError) else 503
+    return _answer(request, status, str(error))
 
 
 def _store_unreachable(reach: StoreConnection | None) -> Handler:

@@ -19,8 +19,7 @@ from apps.desk.api import Iteration
 from apps.desk.desk import Desk
 from apps.desk.openings import Asking
 from apps.desk.views import DeskItem, item_of
-from apps.report.replays import describe
-from schemas.action import TYPES
+from schemas.action import TYPES, in_words
 from schemas.tables.stage import label_of
 from storage.catalog import answers, ask
 from storage.lake import Lake
@@ -167,7 +166,7 @@ def templates() -> Environment:
     """Loads the templates, which escape each value."""
     folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard", "quality")]
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
-    environment.filters["action"] = describe
+    environment.filters["action"] = in_words
     environment.filters["mark"] = mark
     environment.filters["short"] = short
     environment.filters["label"] = label_of

@@ -6,7 +6,6 @@ Every column is an iteration: the explorer's trajectories in the first one, then
 the first ones by their ids, so the picture shows successes and failures as they came.
 """
 
-import io
 from pathlib import Path
 from typing import Annotated
 
@@ -15,16 +14,16 @@ import typer
 from PIL import Image, ImageDraw, ImageFont
 
 import flywheel
-from flywheel import OpenLake, StoredTrajectory
+from flywheel import OpenLake
+from flywheel.film import INK, PAPER, SOFT, frames_of, save_moving
 from schemas.failure import FlywheelError, UsageError
 
 ROWS, STEPS = 3, 8
 """Trajectories in a column, and steps of one, at most."""
 WIDE, GAP, HEAD = 150, 12, 40
 """Pixels: width of a screen, space between screens, and height of a column's text."""
-STEP_MS, END_MS = 700, 2500
+STEP_MS = 700
 MOST_BYTES = 2_000_000
-PAPER, INK, SOFT, GOOD, BAD, MARK = "#fbfaf8", "#1f2328", "#6b7280", "#1f7a4a", "#b3402e", "#d9480f"
 
 
 def film(lake: OpenLake, task: str) -> list[Image.Image]:
@@ -47,27 +46,11 @@ def film(lake: OpenLake, task: str) -> list[Image.Image]:
         (_text(group), [lake.trajectory(one) for one in group["trajectory_id"].head(ROWS)])
         for group in rows.partition_by("iteration", maintain_order=True)
     ]
-    plays = [[_play(one) for one in column] for _, column in columns]
+    plays = [[frames_of(one, WIDE, captions=False, most=STEPS) for one in column] for _, column in columns]
     tall = max(screen.height for column in plays for play in column for screen in play)
     frames = max(len(play) for column in plays for play in column)
     size = GAP + len(columns) * (WIDE + GAP), HEAD + ROWS * (tall + GAP)
     return [_frame(size, tall, [text for text, _ in columns], plays, number) for number in range(frames)]
-
-
-def save(frames: list[Image.Image], to: Path) -> None:
-    """Write frames as a GIF that repeats.
-
-    Raises:
-        FlywheelError: the file would be larger than 2 MB.
-    """
-    held = io.BytesIO()
-    palette = frames[-1].quantize(64)
-    coded = [one.quantize(palette=palette, dither=Image.Dither.NONE) for one in frames]
-    times = [STEP_MS] * (len(frames) - 1) + [END_MS]
-    coded[0].save(held, "GIF", save_all=True, append_images=coded[1:], duration=times, loop=0, optimize=True)
-    if held.tell() > MOST_BYTES:
-        raise FlywheelError(f"The picture has {held.tell():,} bytes.", "Take a task of fewer or smaller screens.")
-    to.write_bytes(held.getvalue())
 
 
 def _text(group: pl.DataFrame) -> str:
@@ -75,24 +58,6 @@ def _text(group: pl.DataFrame) -> str:
     iteration, policy = group["iteration"][0], group["policy"][0]
     share = f"{group['success'].mean():.0%} of {len(group)}"
     return f"explorer\n{share}" if policy == "explorer" else f"policy, iteration {iteration}\n{share}"
-
-
-def _play(one: StoredTrajectory) -> list[Image.Image]:
-    """Returns the screens of a trajectory with their actions marked, the last framed in the outcome's colour."""
-    number = min(len(one.steps), STEPS)
-    screens = [_small(one.image(step)) for step in range(number)]
-    for screen, step in zip(screens, one.steps, strict=False):
-        if step.x is not None and step.y is not None:
-            x, y = step.x * screen.width, step.y * screen.height
-            ImageDraw.Draw(screen).ellipse((x - 6, y - 6, x + 6, y + 6), outline=MARK, width=3)
-    end = screens[-1].copy()
-    colour = GOOD if one.row["success"] else BAD
-    ImageDraw.Draw(end).rectangle((0, 0, end.width - 1, end.height - 1), outline=colour, width=5)
-    return [*screens, end]
-
-
-def _small(screen: Image.Image) -> Image.Image:
-    return screen.convert("RGB").resize((WIDE, round(screen.height * WIDE / screen.width)), Image.Resampling.LANCZOS)
 
 
 def _frame(
@@ -117,7 +82,7 @@ def main(
     """Draw a task being learned, from a lake's trajectories."""
     try:
         frames = film(flywheel.open(lake), task)
-        save(frames, to)
+        save_moving(frames, to, MOST_BYTES, STEP_MS)
     except FlywheelError as error:
         raise typer.BadParameter(f"{error} {error.hint}") from None
     typer.echo(f"{to}: {len(frames)} frames, {to.stat().st_size / 1e6:.1f} MB")

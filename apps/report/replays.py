@@ -15,7 +15,7 @@ from common.picture import rgb_of, size_of, stored_plain
 from curation.converters.exchanged import Picture
 from curation.private import Secrets
 from curation.redaction import Redactor, typed
-from schemas.action import Action, from_json_list, to_json
+from schemas.action import Action, from_json_list, in_words, to_json
 from schemas.failure import is_environment_failure
 from schemas.observation import Element, elements_of
 from schemas.tables.reading import ScreenReading
@@ -115,17 +115,6 @@ def outcome(row: Trajectory) -> str:
     return "success" if row.success else "failure"
 
 
-def describe(action: str | None) -> str:
-    """An action's canonical JSON for people."""
-    if not action:
-        return "no action"
-    fields = json.loads(action)
-    kind = fields.pop("type")
-    points = [f"({fields.pop(x):.3f}, {fields.pop(y):.3f})" for x, y in (("x", "y"), ("to_x", "to_y")) if x in fields]
-    rest = [json.dumps(value, ensure_ascii=False) for value in fields.values()]
-    return " ".join(part for part in (kind.replace("_", " "), " to ".join(points), *rest) if part)
-
-
 def _latest(lake: Lake) -> list[Trajectory]:
     there = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
     return lake.rows(Trajectory, {"iteration": max(there)}) if there else []
@@ -135,7 +124,7 @@ def _frame(step: Step, picture: str | None) -> Frame:
     done, size = [json.loads(action) for action in step.actions], (step.screen_width, step.screen_height)
     named = [(one[x], one[y]) for one in done for x, y in (("x", "y"), ("to_x", "to_y")) if x in one]
     marks = [(round(x * size[0], 1), round(y * size[1], 1)) for x, y in named]
-    text = "; ".join(describe(action) for action in step.actions or [None])
+    text = "; ".join(in_words(action) for action in step.actions or [None])
     return Frame(step, picture, text, marks, round(max(size) / 30, 1))
 
 

@@ -10,7 +10,7 @@ import pyarrow.dataset as pads
 from environments.catalog import catalog
 from learning.algorithms.method import DataSource, method_of
 from schemas.config import Config
-from schemas.failure import UsageError
+from schemas.failure import UnknownId
 from schemas.tables.step import Step
 from schemas.tables.task import GuiTask, Split
 from schemas.tables.trajectory import SPLIT_STARTS, Trajectory
@@ -46,12 +46,12 @@ def trajectory_of(lake: Lake, name: str) -> Trajectory:
     """Return a trajectory by its id.
 
     Raises:
-        UsageError: no trajectory has this id.
+        UnknownId: no trajectory has this id.
     """
     iterations = lake.read("trajectories", ["iteration"], {"trajectory_id": name})["iteration"].to_pylist()
     found = lake.rows(Trajectory, {"iteration": iterations[0], "trajectory_id": name}) if iterations else []
     if not found:
-        raise UsageError(f"`trajectory_id`: there is no trajectory {name[:80]!r}.")
+        raise UnknownId(f"`trajectory_id`: there is no trajectory {name[:80]!r}.", "`flywheel trajectories` finds ids.")
     return found[0]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from apps.report import charts
 from apps.report.build import build_report, vega
-from apps.report.replays import choose, describe, replays
+from apps.report.replays import choose, replays
+from schemas.action import in_words
 from schemas.config import config_of
 from schemas.tables.stage import STAGES, StageName
 from schemas.tables.trajectory import Trajectory
@@ -110,11 +111,11 @@ def test_the_explorer_s_successes_stand_in_where_the_policy_has_none() -> None:
 
 
 def test_actions_are_described_for_people() -> None:
-    assert describe('{"type":"left_double","x":0.5,"y":0.25}') == "left double (0.500, 0.250)"
-    assert describe('{"to_x":1,"to_y":0,"type":"drag","x":0.5,"y":0.25}') == "drag (0.500, 0.250) to (1.000, 0.000)"
-    assert describe('{"content":"hi","type":"type"}') == 'type "hi"'
-    assert describe('{"type":"wait"}') == "wait"
-    assert describe(None) == "no action"
+    assert in_words('{"type":"left_double","x":0.5,"y":0.25}') == "left double (0.500, 0.250)"
+    assert in_words('{"to_x":1,"to_y":0,"type":"drag","x":0.5,"y":0.25}') == "drag (0.500, 0.250) to (1.000, 0.000)"
+    assert in_words('{"content":"hi","type":"type"}') == 'type "hi"'
+    assert in_words('{"type":"wait"}') == "wait"
+    assert in_words(None) == "no action"
 
 
 def test_what_is_wider_than_a_phone_scrolls_in_its_own_box(page: Path) -> None:

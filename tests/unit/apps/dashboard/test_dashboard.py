@@ -1,5 +1,6 @@
 """The dashboard of a small lake, asked as a browser asks it, without one."""
 
+import io
 import re
 import time
 from collections.abc import Iterator
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 import vl_convert
+from PIL import Image
 from starlette.testclient import TestClient
 
 from apps.commands.lineage import lineage_of_policy, show_lineage
 from apps.commands.policies import outcome_of
 from apps.commands.status import status_of, view
 from apps.dashboard.gathered import FRESH_S
+from apps.desk.api import THUMBNAIL
 from apps.desk.app import make_app
 from apps.desk.pages import funnel_of
 from apps.report.build import build_report
@@ -28,6 +31,7 @@ from storage.lake import Lake
 from tasks.promote.promote import roll_back
 from tasks.running.curve import Spec
 from tasks.running.run_status import RunStatus, file_of
+from tasks.shared.finding import Wanted, find
 from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of
 from tests.unit.apps.conftest import Place, make_place
@@ -105,7 +109,35 @@ def test_trajectories_are_listed_by_task_iteration_policy_and_outcome(site: Test
     assert total(iteration=1, policy="explorer", outcome="success") == "4"
     assert total(outcome="environment") == "12"
     assert total(policy="nobody") == "0"
+    assert total(text="no such words") == "0"
+    assert total(route="sft") != total() != total(gate="verifier")
     assert site.get("/trajectories", params={"outcome": "maybe"}).status_code == 422
+    assert site.get("/trajectories", params={"sort": "colour"}).status_code == 422
+
+
+def test_a_list_has_each_trajectorys_last_screen_made_small(site: TestClient) -> None:
+    page = site.get("/trajectories?sort=steps").text
+    (address, *_) = re.findall(r'src="(/thumbnail/[^"]+)"', page)
+    answer = site.get(address.replace("&amp;", "&"))
+    assert answer.headers["content-type"] == "image/webp"
+    with Image.open(io.BytesIO(answer.content)) as small:
+        assert small.width == THUMBNAIL
+    assert site.get(f"/thumbnail/{'0' * 64}").status_code == 404
+
+
+def test_a_trajectory_is_a_moving_picture_and_an_unknown_one_is_named(fresh: Place, site: TestClient) -> None:
+    name = find(fresh.lake, Wanted(), 1, order="steps").rows[0].row.trajectory_id
+    assert f'href="/film/{name}.gif"' in site.get(f"/trajectory/{name}").text
+    with Image.open(io.BytesIO(site.get(f"/film/{name}.gif").content)) as film:
+        assert film.format == "GIF" and getattr(film, "n_frames", 1) > 1
+    assert site.get("/film/nobody.gif").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/trajectories?taks=a", "/?task=a", "/api/now?a=1", "/screenshot/0?size=3"])
+def test_a_misspelt_parameter_is_refused_by_name(site: TestClient, path: str) -> None:
+    answer = site.get(path)
+    assert answer.status_code == 422
+    assert f"`{path.partition('?')[2].partition('=')[0]}`" in answer.text.replace("&#39;", "'")
 
 
 def test_pages_of_trajectories_follow_each_other_without_a_gap(fresh: Place) -> None:
@@ -114,7 +146,7 @@ def test_pages_of_trajectories_follow_each_other_without_a_gap(fresh: Place) -> 
         seen = [
             part.partition('"')[0]
             for number in range(8)
-            for part in site.get(f"/trajectories?page={number}").text.split('href="/trajectory/')[1:]
+            for part in site.get(f"/trajectories?page={number}").text.split('class="id"><a href="/trajectory/')[1:]
         ]
     assert len(seen) == len(set(seen)) == 72
 

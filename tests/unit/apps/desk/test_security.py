@@ -141,7 +141,7 @@ def test_nothing_outside_of_the_static_folder_is_served(here: TestClient, path: 
 
 def test_a_trajectory_that_does_not_exist_is_named_and_escaped(here: TestClient) -> None:
     answer = here.get("/trajectory/<script>alert(1)<")
-    assert answer.status_code == 422 and "<script>alert" not in answer.text
+    assert answer.status_code == 404 and "<script>alert" not in answer.text
     assert here.get("/api/trajectories/none").json() == {"error": "`trajectory_id`: there is no trajectory 'none'."}
 
 

@@ -9,7 +9,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import flywheel
-from apps.report.film import END_MS, MOST_BYTES, STEPS, film, main, save
+from apps.report.film import MOST_BYTES, STEPS, film, main
+from flywheel.film import END_MS, save_moving
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
@@ -50,7 +51,7 @@ def test_a_film_has_a_column_for_each_iteration_and_a_frame_for_each_step(place:
 
 
 def test_a_film_is_a_gif_that_rests_at_its_end(place: Path, tmp_path: Path) -> None:
-    save(film(flywheel.open(str(place)), TASK), tmp_path / "film.gif")
+    save_moving(film(flywheel.open(str(place)), TASK), tmp_path / "film.gif")
     with Image.open(tmp_path / "film.gif") as made:
         made.seek(made.n_frames - 1)  # type: ignore[attr-defined]
         assert made.info["duration"] == END_MS

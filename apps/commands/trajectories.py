@@ -1,0 +1,135 @@
+"""Implement `flywheel trajectories`: find trajectories, and show one of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apps import completion
+from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_line, print_result, resolve
+from schemas.failure import UsageError
+
+if TYPE_CHECKING:
+    from flywheel import StoredTrajectory
+    from tasks.shared.finding import Found, FoundTrajectory
+
+COLUMNS = ("<id", "<outcome", "<task", "seed", "iteration", "<policy", "steps", "reward", "<route")
+
+
+def list_(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    task: Annotated[
+        str | None, typer.Option(help="Task's id, or its last part.", autocompletion=completion.tasks)
+    ] = None,
+    outcome: Annotated[str | None, typer.Option(help="success, failure, environment or unknown.")] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Version, or a kind such as explorer.", autocompletion=completion.policies),
+    ] = None,
+    iteration: Annotated[int | None, typer.Option(help="Iteration; an import's is negative.")] = None,
+    route: Annotated[str | None, typer.Option(help="sft, ct, rl, quarantine or none.")] = None,
+    gate: Annotated[str | None, typer.Option(help="Gate that rejected the trajectory.")] = None,
+    text: Annotated[str | None, typer.Option(help="Text in the instruction, a thought, an action or a reason.")] = None,
+    sort: Annotated[str, typer.Option(help="newest, oldest, reward, steps or seconds.")] = "newest",
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of trajectories.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Find trajectories by task, outcome, policy, iteration, route, gate and text."""
+    from tasks.shared.finding import Wanted, find
+
+    wanted = Wanted(task, outcome, policy, iteration, route, gate, text)
+    found = find(open_lake(resolve(config, overrides)), wanted, limit, order=sort)
+    shown = {"total": found.total, "trajectories": [_as_dict(one) for one in found]}
+    print_result(as_json, shown, lambda: _print_found(found))
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="TRAJECTORY_ID", help="A trajectory's id.")],
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    gif: Annotated[
+        Path | None, typer.Option("--gif", help="Also write its screens as a moving picture, .gif or .webp.")
+    ] = None,
+    strip: Annotated[
+        Path | None, typer.Option("--strip", help="Also write its screens next to each other, as .png.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a trajectory: its outcome, the decision about it, and its steps."""
+    from flywheel import OpenLake
+    from tasks.shared.finding import found_of
+
+    if strip is not None and strip.suffix.lower() != ".png":
+        raise UsageError(f"{strip.name} is no .png.", "Name the file, for example, strip.png.")
+    lake = open_lake(resolve(config, overrides))
+    about = found_of(lake, name)
+    trajectory = OpenLake(lake).trajectory(name)
+    if gif is not None:
+        trajectory.save_film(gif)
+    if strip is not None:
+        trajectory.strip().save(strip)
+    steps = [_step_dict(one) for one in trajectory.steps]
+    written = [str(path) for path in (gif, strip) if path is not None]
+    shown = {**_as_dict(about), "steps": steps, "written": written}
+    print_result(as_json, shown, lambda: _print_trajectory(about, trajectory, written))
+
+
+VERBS = (list_, show)
+
+
+def _as_dict(one: "FoundTrajectory") -> dict[str, Any]:
+    row = one.row
+    kept = ("trajectory_id", "task_id", "seed", "iteration", "policy", "policy_version", "instruction", "n_steps")
+    return {
+        **{name: getattr(row, name) for name in kept},
+        **{name: getattr(row, name) for name in ("reward", "success", "termination", "failure_boundary")},
+        "failure_reason": row.failure_reason,
+        "started_at": row.started_at.isoformat(),
+        "wall_s": row.wall_s,
+        "outcome": one.outcome,
+        "route": one.route,
+        "reason": one.reason,
+    }
+
+
+def _step_dict(step: Any) -> dict[str, Any]:
+    kept = ("step", "actor", "thought", "actions", "action_error", "screenshot", "next_screenshot", "frames")
+    return {name: getattr(step, name) for name in kept}
+
+
+def _print_found(found: "Found") -> None:
+    from tasks.running.console import make_table, out
+
+    table = make_table(*COLUMNS)
+    for one in found:
+        row = one.row
+        reward = "" if row.reward is None else f"{row.reward:.2f}"
+        policy = row.policy if row.policy == "explorer" else row.policy_version
+        table.add_row(
+            row.trajectory_id, one.outcome, row.task_id, str(row.seed), str(row.iteration), policy,
+            str(row.n_steps), reward, one.route or "-",
+        )  # fmt: skip
+    if found.rows:
+        out().print(table)
+    print_line(f"{len(found.rows):,} of {found.total:,} trajectories that match.")
+
+
+def _print_trajectory(about: "FoundTrajectory", trajectory: "StoredTrajectory", written: list[str]) -> None:
+    from schemas.action import in_words
+
+    row = about.row
+    reward = "" if row.reward is None else f", reward {row.reward:.2f}"
+    print_line(f"{row.trajectory_id}  {row.task_id}, seed {row.seed}, iteration {row.iteration}, {row.policy_version}")
+    print_line(f"{about.outcome}{reward}, ended by {row.termination}; route {about.route or 'none yet'} {about.reason}")
+    if row.failure_reason:
+        print_line(f"{row.failure_boundary}: {row.failure_reason}")
+    print_line(f"instruction: {row.instruction}")
+    for step in trajectory.steps:
+        done = "; ".join(map(in_words, step.actions)) or "no action"
+        error = f" ({step.action_error})" if step.action_error else ""
+        print_line(f"{step.step:>3}  {done}{error}")
+        if step.thought:
+            print_line(f"     {step.thought}")
+    for path in written:
+        print_line(f"written: {path}")

@@ -1,0 +1,141 @@
+"""Find trajectories by task, outcome, policy, iteration, route, gate and text, for commands, pages and Python.
+
+The query is `storage/queries/found_trajectories.sql`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from schemas.failure import UsageError
+from schemas.tables.trajectory import Route, Trajectory
+from storage.catalog import answers, ask
+from storage.lake import Lake
+from tasks.shared.trajectories import trajectory_of
+
+Outcome = Literal["success", "failure", "environment", "unknown"]
+"""`environment`: a failure that is not the policy's. `unknown`: an import without an outcome."""
+Order = Literal["newest", "oldest", "reward", "steps", "seconds"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+ROUTES: tuple[Route, ...] = get_args(Route)
+ORDERS: tuple[Order, ...] = get_args(Order)
+_ESCAPED = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Conditions on trajectories. A field that is None holds for every trajectory."""
+
+    task: str | None = None
+    """The task's id, or its last part, such as `click-test`."""
+    outcome: str | None = None
+    """One of `OUTCOMES`."""
+    policy: str | None = None
+    """A policy version, or a kind such as `explorer`."""
+    iteration: int | None = None
+    route: str | None = None
+    """One of `ROUTES`; a trajectory that no filter has processed has none."""
+    gate: str | None = None
+    """A gate that rejected the trajectory."""
+    text: str | None = None
+    """A text in the instruction, a thought, an action or a reason, in any case."""
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("outcome", OUTCOMES), ("route", ROUTES)):
+            value = getattr(self, name)
+            if value is not None and value not in allowed:
+                raise UsageError(f"`{name}`: {value!r} is unknown.", f"Take one of {', '.join(allowed)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTrajectory:
+    """A trajectory with the decision about it."""
+
+    row: Trajectory
+    route: str | None
+    """None if no filter has processed the trajectory."""
+    reason: str
+    """Reason of the route."""
+    screenshot: str | None
+    """sha256 of its last screen; None without steps."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """One of `OUTCOMES`."""
+        return outcome_of(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One page of the trajectories that match."""
+
+    rows: list[FoundTrajectory]
+    total: int
+    """Number of all trajectories that match."""
+
+    def __iter__(self) -> Iterator[FoundTrajectory]:
+        return iter(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    trajectory_id: str
+    iteration: int
+    total: int
+    place: int
+
+
+def find(lake: Lake, wanted: Wanted, limit: int = 20, offset: int = 0, order: str = "newest") -> Found:
+    """Find trajectories.
+
+    Args:
+        lake: the lake.
+        wanted: the conditions.
+        limit: maximum number of rows.
+        offset: number of matching trajectories before the first row.
+        order: one of `ORDERS`; for `reward`, `steps` and `seconds`, the largest first.
+
+    Raises:
+        UsageError: the order is unknown.
+    """
+    if order not in ORDERS:
+        raise UsageError(f"`sort`: {order!r} is unknown.", f"Take one of {', '.join(ORDERS)}.")
+    conditions = asdict(wanted)
+    text = conditions.pop("text")
+    pattern = f"%{text.translate(_ESCAPED)}%" if text else None
+    parameters = {**conditions, "pattern": pattern, "limit": limit, "offset": offset, "sort": order}
+    places = answers(lake, _Place, "found_trajectories", **parameters)
+    if not places:
+        return Found([], 0 if offset == 0 else _total(lake, parameters))
+    ids, iterations = [one.trajectory_id for one in places], sorted({one.iteration for one in places})
+    rows = {row.trajectory_id: row for row in lake.rows(Trajectory, {"iteration": iterations, "trajectory_id": ids})}
+    return Found(_with_decisions(lake, [rows[one] for one in ids]), places[0].total)
+
+
+def found_of(lake: Lake, name: str) -> FoundTrajectory:
+    """Return a trajectory with the decision about it; raises UsageError if no trajectory has this id."""
+    row = trajectory_of(lake, name)
+    return _with_decisions(lake, [row])[0]
+
+
+def outcome_of(row: Trajectory) -> Outcome:
+    """Return the outcome of a trajectory."""
+    if row.success is None:
+        return "unknown" if row.failure_boundary is None else "environment"
+    return "success" if row.success else "failure"
+
+
+def _total(lake: Lake, parameters: dict[str, Any]) -> int:
+    first = answers(lake, _Place, "found_trajectories", **{**parameters, "limit": 1, "offset": 0})
+    return first[0].total if first else 0
+
+
+def _with_decisions(lake: Lake, rows: list[Trajectory]) -> list[FoundTrajectory]:
+    ids, iterations = [row.trajectory_id for row in rows], sorted({row.iteration for row in rows})
+    table = ask(lake, "found_decisions", ids=ids, iterations=iterations)
+    about = {one["trajectory_id"]: one for one in table.to_pylist()}
+    return [
+        FoundTrajectory(row, found["route"], found["reason"] or "", found["screenshot"])
+        for row in rows
+        for found in [about[row.trajectory_id]]
+    ]

@@ -1,0 +1,112 @@
+"""Finding trajectories by their outcome, the decision about them and any of their texts."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.config.sections import LakeConfig
+from schemas.failure import UsageError
+from storage.lake import Lake
+from tasks.shared.finding import Wanted, find, found_of
+from tests.fixtures.sentences import Sentences
+from tests.unit.storage.conftest import DEFAULTS, NOON
+
+
+def row(table: str, **changes: Any) -> dict[str, Any]:
+    return {**DEFAULTS[table], **changes}
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Lake:
+    """Trajectories: a success, a failure that a gate rejected, a dead sandbox, and an import without an outcome."""
+    lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")))
+    failed = {"success": False, "reward": -1.0, "policy": "explorer", "policy_version": "explorer-1"}
+    dead = {"success": None, "reward": None, "failure_boundary": "sandbox", "failure_reason": "Chromium died"}
+    kinds: dict[str, dict[str, Any]] = {
+        "won": {"instruction": "Click 100% of the boxes."},
+        "lost": {**failed, "n_steps": 3, "task_id": "fake/b"},
+        "dead": {**dead, "iteration": 2},
+        "told": {"success": None, "reward": None, "policy": "import", "iteration": -2},
+    }
+    for number, (name, changes) in enumerate(kinds.items()):
+        at = {"trajectory_id": name, "iteration": changes.get("iteration", 1)}
+        lake.append("trajectories", [row("trajectories", **{"started_at": NOON + timedelta(number), **changes, **at})])
+        actions = [f'{{"content":"Ada {name}","type":"type"}}']
+        lake.append(
+            "steps", [row("steps", **at, thought=f"I see a_b {name}.", actions=actions, next_screenshot="b" * 64)]
+        )
+    lake.append("verdicts", [row("verdicts", trajectory_id="won", reason="verifier: reward is 1")])
+    verdict = {"trajectory_id": "lost", "passed": False, "route": "ct", "reason": "repeats: the same click five times"}
+    lake.append("verdicts", [row("verdicts", **verdict), row("verdicts", **verdict, gate="repeats")])
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (Wanted(), ["told", "dead", "lost", "won"]),
+        (Wanted(task="b"), ["lost"]),
+        (Wanted(task="miniwob/a"), ["told", "dead", "won"]),
+        (Wanted(outcome="success"), ["won"]),
+        (Wanted(outcome="failure"), ["lost"]),
+        (Wanted(outcome="environment"), ["dead"]),
+        (Wanted(outcome="unknown"), ["told"]),
+        (Wanted(policy="explorer"), ["lost"]),
+        (Wanted(policy="p1"), ["told", "dead", "won"]),
+        (Wanted(iteration=-2), ["told"]),
+        (Wanted(route="ct"), ["lost"]),
+        (Wanted(route="ct", iteration=2), []),
+        (Wanted(gate="repeats"), ["lost"]),
+        (Wanted(text="100% OF"), ["won"]),
+        (Wanted(text="0% of the %"), []),
+        (Wanted(text="a_b won"), ["won"]),
+        (Wanted(text="aXb"), []),
+        (Wanted(text="ada lost"), ["lost"]),
+        (Wanted(text="five times"), ["lost"]),
+        (Wanted(text="chromium"), ["dead"]),
+        (Wanted(outcome="success", text="five times"), []),
+    ],
+)
+def test_every_condition_has_to_hold(filled: Lake, wanted: Wanted, names: list[str]) -> None:
+    found = find(filled, wanted)
+    assert [one.row.trajectory_id for one in found] == names and found.total == len(names)
+
+
+@pytest.mark.parametrize(
+    ("order", "first"), [("newest", "told"), ("oldest", "won"), ("reward", "won"), ("steps", "lost")]
+)
+def test_trajectories_are_sorted(filled: Lake, order: str, first: str) -> None:
+    assert find(filled, Wanted(), order=order).rows[0].row.trajectory_id == first
+
+
+def test_a_page_states_the_number_of_all_that_match(filled: Lake) -> None:
+    second = find(filled, Wanted(), limit=2, offset=2)
+    assert [one.row.trajectory_id for one in second] == ["lost", "won"] and second.total == 4
+    behind = find(filled, Wanted(), limit=2, offset=10)
+    assert (behind.rows, behind.total) == ([], 4)
+
+
+def test_a_found_trajectory_has_its_decision_and_its_last_screen(filled: Lake) -> None:
+    lost = found_of(filled, "lost")
+    assert (lost.outcome, lost.route, lost.reason) == ("failure", "ct", "repeats: the same click five times")
+    assert lost.screenshot == "b" * 64
+    assert found_of(filled, "dead").route is None
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda lake: find(lake, Wanted(outcome="won")), "outcome"),
+        (lambda lake: find(lake, Wanted(route="nowhere")), "route"),
+        (lambda lake: find(lake, Wanted(), order="colour"), "sort"),
+        (lambda lake: found_of(lake, "nobody"), "trajectory_id"),
+    ],
+)
+def test_what_does_not_exist_is_refused_by_name(
+    filled: Lake, make: Callable[[Lake], object], named: str, sentence: Sentences
+) -> None:
+    with sentence.raises(UsageError, f"`{named}`"):
+        make(filled)
