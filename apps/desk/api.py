@@ -100,18 +100,18 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/screenshot/{digest}")
     def screenshot(digest: str, iteration: Iteration = None) -> Response:
-        return Response(_shown(desk, digest, iteration), media_type="image/png", headers=KEPT)
+        return Response(_stored_png(desk, digest, iteration), media_type="image/png", headers=KEPT)
 
     @routes.get("/thumbnail/{digest}")
     def thumbnail(digest: str, iteration: Iteration = None) -> Response:
-        small, held = fitted(rgb_of(_shown(desk, digest, iteration)), THUMBNAIL), io.BytesIO()
+        small, held = fitted(rgb_of(_stored_png(desk, digest, iteration)), THUMBNAIL), io.BytesIO()
         small.save(held, "WEBP", quality=70)
         return Response(held.getvalue(), media_type="image/webp", headers=KEPT)
 
     return routes
 
 
-def _shown(desk: Desk, digest: str, iteration: int | None) -> bytes:
+def _stored_png(desk: Desk, digest: str, iteration: int | None) -> bytes:
     if (png := desk.pictures.png(digest, iteration)) is None:
         raise HTTPException(404, "There is no such screenshot in the lake.")
     return png

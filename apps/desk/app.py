@@ -115,7 +115,9 @@ async def _explained(request: Request, error: Exception) -> Response:
     if isinstance(error, Conflict):
         others = [one.model_dump() for one in review_views(error.others)]
         return JSONResponse({"error": str(error), "others": others, "revision": error.revision}, 409)
-    status = 404 if isinstance(error, UnknownId) else 422 if isinstance(error, UsageError) else 503
+    if isinstance(error, UnknownId) and request.method == "GET":
+        return _answer(request, 404, str(error))
+    status = 422 if isinstance(error, UsageError) else 503
     return _answer(request, status, str(error))
 
 
