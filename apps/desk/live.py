@@ -81,7 +81,7 @@ class Done:
 
     actor: str
     thought: str
-    action: Action
+    actions: tuple[Action, ...]
     screenshot: str
 
 
@@ -134,7 +134,7 @@ class LiveSession:
             "decided": {"person": last.person, "decision": last.decision} if last else None,
             "result": self.result.model_dump(include=RESULT) if self.result else {},
             "proposal": proposal and {
-                "thought": proposal.thought, "action": proposal.first,
+                "thought": proposal.thought, "actions": proposal.actions,
                 "error": proposal.error, "text": proposal.text,
             },
         }  # fmt: skip
@@ -301,15 +301,15 @@ class LiveSessions:
             session.answer = None
         review = await asyncio.to_thread(self._write, session, proposal, decided)
         session.reviews.append(review)
-        action = decided.action if decided.decision == "override" else proposal.first
+        chosen = (decided.action,) if decided.decision == "override" and decided.action else ()
+        actions = chosen or proposal.actions
         thought = decided.thought if decided.decision == "override" else proposal.thought
-        assert action is not None
         proposer = EXPLORER if session.proposer == EXPLORER else "policy"
         actor = PERSON if decided.decision == "override" else proposer
-        session.done.append(Done(actor, thought, action, digest))
+        session.done.append(Done(actor, thought, actions, digest))
         session.turn("acting")
         if decided.decision == "override":
-            return by_person(decided.person, thought, action, "box_v1")
+            return by_person(decided.person, thought, actions[0], "box_v1")
         return proposal
 
     def _write(self, session: LiveSession, proposal: Completion, decided: ProposalDecision) -> Review:

@@ -5,6 +5,7 @@ The funnel counts the trajectories of each iteration that reach training, and th
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -156,6 +157,11 @@ def action_fields() -> dict[str, dict[str, bool]]:
     }
 
 
+def all_in_words(actions: Sequence[str]) -> str:
+    """Describes the actions of a reply for people, in order."""
+    return "; ".join(map(in_words, actions)) or in_words(None)
+
+
 def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:
     """Renders a template with values."""
     return HTMLResponse(templates().get_template(f"{name}.html.jinja").render(**shown), status_code)
@@ -167,6 +173,7 @@ def templates() -> Environment:
     folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard", "quality")]
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = in_words
+    environment.filters["actions"] = all_in_words
     environment.filters["mark"] = mark
     environment.filters["short"] = short
     environment.filters["label"] = label_of

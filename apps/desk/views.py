@@ -45,8 +45,10 @@ class StepView(_Viewed):
     """The step's own thought."""
     thoughts: list[ThoughtView]
     """Annotated thoughts, newest first."""
-    action: str | None
-    """Canonical JSON of the first action."""
+    actions: list[str]
+    """Canonical JSON of each action of the reply, in order."""
+    frames: list[str]
+    """sha256 of the screens between the actions that were tried."""
     error: str | None
     raw_text: str
     actor: str
@@ -191,11 +193,12 @@ def _steps(steps: Sequence[Step], reviews: Sequence[Review], noted: Sequence[Ann
         correction = corrected.get(step.step)
         fields: dict[str, Any] = {
             field: getattr(step, field)
-            for field in ("step", "screenshot", "next_screenshot", "thought", "raw_text", "actor")
+            for field in (
+                *("step", "screenshot", "next_screenshot", "frames", "thought", "actions", "raw_text", "actor"),
+            )
         }
         one = StepView(
             **fields,
-            action=step.first,
             thoughts=[ThoughtView.model_validate(one) for one in noted if one.step == step.step],
             policy_version=step.policy_version,
             width=step.screen_width,

@@ -22,6 +22,7 @@ if (begin) {
   keys({ "Ctrl+Enter": start });
 }
 
+const all = (actions) => (actions ?? []).map(describe).join("; ") || describe(null);
 const root = $("session");
 if (root) run(root);
 
@@ -41,7 +42,7 @@ function run(root) {
   const asking = () => open() && !sending;
 
   function draw() {
-    screen.mark(editing() ? editor.action : asking() ? now.proposal?.action : null);
+    screen.mark(editing() ? editor.action : asking() ? now.proposal?.actions[0] : null);
     $("point").textContent = editing() ? describe(editor.action) : "";
   }
 
@@ -53,9 +54,9 @@ function run(root) {
     $("number").textContent = Math.min(now.done.length, now.max_steps - 1);
     $("proposal").classList.toggle("waiting", !open());
     $("thought").textContent = now.proposal?.thought ?? "";
-    $("action").textContent = now.proposal ? describe(now.proposal.action) : "";
+    $("action").textContent = now.proposal ? all(now.proposal.actions) : "";
     $("error").textContent = now.proposal?.error ?? "";
-    $("done").replaceChildren(...now.done.map((one) => make("li", {}, make("b", {}, one.actor), ` ${describe(one.action)} `, make("span", { class: "soft" }, one.thought))));
+    $("done").replaceChildren(...now.done.map((one) => make("li", {}, make("b", {}, one.actor), ` ${all(one.actions)} `, make("span", { class: "soft" }, one.thought))));
     for (const button of $("actions").children) button.disabled = Boolean(gone || away) || (!open() && button.dataset.do !== "end");
     $("actions").hidden = Boolean(gone) || now.state === "ended";
     if (!waiting()) editor.close();
@@ -73,7 +74,7 @@ function run(root) {
     banner.replaceChildren(gone || away || missing);
     if (!gone && now.state === "ended") ended();
     else if (overtaken && !away && !missing) {
-      const by = now.decided ? `${now.decided.person} decided: ${now.decided.decision} ${describe(now.done.at(-1)?.action)}` : "the session continued";
+      const by = now.decided ? `${now.decided.person} decided: ${now.decided.decision} ${all(now.done.at(-1)?.actions)}` : "the session continued";
       const where = waiting() ? "is in the form again, for this screen: check it before you send it" : "comes back with the next screen";
       banner.append(make("b", {}, "Meanwhile "), `${by}. Your text ${where}.`);
     }
@@ -91,7 +92,7 @@ function run(root) {
   function override() {
     if (!asking()) return;
     const left = draft();
-    editor.open(left?.action ?? now.proposal?.action, left?.thought ?? "");
+    editor.open(left?.action ?? now.proposal?.actions[0], left?.thought ?? "");
     screen.svg.focus({ preventScroll: true });
     draw();
   }

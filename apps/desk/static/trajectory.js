@@ -9,17 +9,20 @@ const item = JSON.parse(root.dataset.item);
 const opened = performance.now();
 const $ = (id) => document.getElementById(id);
 const screen = $("screen") && new Screen($("screen"));
-let at = Number(root.dataset.first), after = false, boxed = false, revision = item.revision;
+let at = Number(root.dataset.first), part = 0, boxed = false, revision = item.revision;
 const step = () => item.steps[at];
+/** Return the screen before each action of a step that was tried. */
+const screens = (one) => [one.screenshot, ...one.frames];
 const parsed = (text) => (text ? JSON.parse(text) : null);
 
 function draw() {
   if (!screen) return;
-  const one = step(), shown = after && one.next_screenshot ? one.next_screenshot : one.screenshot;
-  screen.show(shown, item.iteration, one.width, one.height);
-  screen.mark(after ? null : editing() ? editor.action : parsed(one.action), after || editing() ? null : parsed(one.correction));
-  if (boxed && !after) screen.boxes(one.elements);
-  $("which").textContent = after ? (one.next_screenshot ? "after" : "the screen after the action is not stored") : "before";
+  const one = step(), tried = screens(one), after = part >= tried.length;
+  screen.show(after ? one.next_screenshot ?? tried.at(-1) : tried[part], item.iteration, one.width, one.height);
+  screen.mark(after ? null : editing() ? editor.action : parsed(one.actions[part]), part || editing() ? null : parsed(one.correction));
+  if (boxed && !part) screen.boxes(one.elements);
+  const before = tried.length > 1 ? `before action ${part + 1} of ${one.actions.length}` : "before";
+  $("which").textContent = !after ? before : one.next_screenshot ? "after" : "the screen after the action is not stored";
   $("point").textContent = editing() ? describe(editor.action) : "";
   $("number").textContent = one.step;
   $("actor").textContent = `${one.actor} ${one.policy_version === one.actor ? "" : one.policy_version}`;
@@ -28,7 +31,7 @@ function draw() {
     const by = [[entry.author, entry.version].filter(Boolean).join(" "), ...entry.patterns.map((name) => name.replaceAll("_", " "))];
     return make("li", {}, `${entry.thought} `, make("span", { class: "soft" }, by.join(" · ")));
   }));
-  $("action").textContent = describe(parsed(one.action));
+  $("action").textContent = one.actions.map((action) => describe(parsed(action))).join("; ") || describe(null);
   $("error").textContent = one.error ?? "";
   $("raw").textContent = one.raw_text;
   $("corrected").textContent = one.correction ? `corrected: ${describe(parsed(one.correction))} ${one.correction_thought ?? ""}` : "";
@@ -41,7 +44,7 @@ function draw() {
 function go(to) {
   if (to < 0 || to >= item.steps.length || to === at) return;
   at = to;
-  after = false;
+  part = 0;
   if (editing()) correct();
   draw();
 }
@@ -62,8 +65,8 @@ const keep = () => localStorage.setItem(draftKey(), JSON.stringify({ action: edi
 function correct() {
   if (!editor) return;
   const one = step(), draft = JSON.parse(localStorage.getItem(draftKey()) ?? "null");
-  after = false;
-  editor.open(draft?.action ?? parsed(one.correction ?? one.action), draft?.thought ?? one.correction_thought ?? one.thought);
+  part = 0;
+  editor.open(draft?.action ?? parsed(one.correction ?? one.actions[0]), draft?.thought ?? one.correction_thought ?? one.thought);
   $("editing").textContent = one.step;
   $("draft").textContent = draft ? "Your saved draft." : "";
   $("noter").hidden = true;
@@ -206,7 +209,8 @@ function replay() {
   if (replaying) return (replaying = clearInterval(replaying));
   if (at === item.steps.length - 1) go(0);
   replaying = setInterval(() => {
-    if (!after && step().next_screenshot) after = true;
+    const last = screens(step()).length - (step().next_screenshot ? 0 : 1);
+    if (part < last) part += 1;
     else if (at < item.steps.length - 1) return go(at + 1);
     else replaying = clearInterval(replaying);
     draw();
@@ -223,7 +227,7 @@ document.addEventListener("click", (event) => {
 });
 const common = {
   ArrowLeft: () => go(at - 1), ArrowRight: () => go(at + 1), h: () => go(at - 1),
-  b: () => { after = !after; draw(); }, x: () => { boxed = !boxed; draw(); }, l: policies, q: () => { location.href = "/queue"; },
+  b: () => { part = (part + 1) % (screens(step()).length + 1); draw(); }, x: () => { boxed = !boxed; draw(); }, l: policies, q: () => { location.href = "/queue"; },
 };
 if (mode === "review") {
   editor?.form.addEventListener("submit", (event) => { event.preventDefault(); save(); });
@@ -241,4 +245,6 @@ if (mode === "review") {
   keys({ ...common, " ": replay });
 }
 draw();
-for (const one of item.steps) if (one.next_screenshot) new Image().src = `/screenshot/${one.next_screenshot}?iteration=${item.iteration}`;
+for (const digest of item.steps.flatMap((one) => [...one.frames, one.next_screenshot])) {
+  if (digest) new Image().src = `/screenshot/${digest}?iteration=${item.iteration}`;
+}

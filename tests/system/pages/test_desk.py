@@ -309,6 +309,25 @@ def test_on_a_phone_the_menu_is_one_line(ada: Desk) -> None:
     ada.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_a_reply_of_several_actions_is_shown_action_by_action(ada: Desk) -> None:
+    """The screen before each tried action with its mark, then the screen after; the third action was not performed."""
+    (step,) = ada.lake.read("steps", where={"trajectory_id": ada.reviews()[0].trajectory_id, "step": 0}).to_pylist()
+    actions = ['{"type":"click","x":0.25,"y":0.5}', '{"content":"Ada","type":"type"}', '{"type":"finished"}']
+    error = "action 2 of 3: no field has the focus; 1 not performed"
+    digest = step["screenshot"]
+    several = {"actions": actions, "frames": [digest], "next_screenshot": digest, "action_error": error}
+    ada.lake.upsert("steps", [step | several])
+    ada.open(f"/trajectory/{step['trajectory_id']}")
+    ada.until(lambda: ada.text("which") == "before action 1 of 3")
+    assert ada.text("action") == 'click (0.250, 0.500); type "Ada"; finished' and ada.text("error") == error
+    assert ada.count("#screen .ring:not(.right)") == 1
+    for shown, rings in (("before action 2 of 3", 0), ("after", 0), ("before action 1 of 3", 1)):
+        ada.press("b")
+        ada.until(lambda shown=shown: ada.text("which") == shown)
+        assert ada.count("#screen .ring:not(.right)") == rings
+    ada.lake.upsert("steps", [step])
+
+
 def test_notes_that_are_put_to_steps_again_take_the_place_of_those_before(ada: Desk) -> None:
     name = ada.reviews()[0].trajectory_id
     ada.open(f"/aloud/{name}")

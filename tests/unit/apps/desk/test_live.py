@@ -44,7 +44,7 @@ def test_a_session_that_nobody_decides_in_ends_is_stored_and_gives_its_sandbox_b
     first = state(client, begin(client), "ended")
     assert first["result"]["failure_reason"] == "no decision within 0.5 s"
     again = state(client, begin(client), "asking")
-    assert again["screen"]["width"] == 160 and again["proposal"]["action"]
+    assert again["screen"]["width"] == 160 and again["proposal"]["actions"]
     row = fresh.lake.read("trajectories", where={"trajectory_id": first["trajectory"]}).to_pylist()[0]
     assert (row["success"], row["failure_boundary"], row["policy"]) == (None, "budget", "person")
     (decision,) = fresh.lake.read(
@@ -116,7 +116,7 @@ def test_an_override_may_say_what_a_correction_may_and_half_a_character_is_writt
         headers = {"content-type": "application/json"}
         assert client.post(page, content=json.dumps(sent), headers=headers).status_code == 202
         done = client.get(page, params={"seen": shown["number"]}).json()["done"][0]
-        assert (done["thought"], done["action"]["key"]) == ("a\\ud800b", "ctrl c")
+        assert (done["thought"], done["actions"][0]["key"]) == ("a\\ud800b", "ctrl c")
 
 
 @pytest.mark.parametrize(

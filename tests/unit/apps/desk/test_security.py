@@ -142,7 +142,9 @@ def test_nothing_outside_of_the_static_folder_is_served(here: TestClient, path: 
 def test_a_trajectory_that_does_not_exist_is_named_and_escaped(here: TestClient) -> None:
     answer = here.get("/trajectory/<script>alert(1)<")
     assert answer.status_code == 404 and "<script>alert" not in answer.text
-    assert here.get("/api/trajectories/none").json() == {"error": "`trajectory_id`: there is no trajectory 'none'. `flywheel trajectories` finds ids."}
+    assert here.get("/api/trajectories/none").json() == {
+        "error": "`trajectory_id`: there is no trajectory 'none'. `flywheel trajectories` finds ids."
+    }
 
 
 def test_what_pages_and_models_write_is_text_wherever_it_stands(
