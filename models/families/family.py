@@ -43,6 +43,9 @@ QWEN25 = ImageLimits(28, 3136, 12845056)
 """Limits of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
 _ANY: Size = (1000, 1000)
 
+MAX_ACTIONS = 32
+"""Maximum actions of a reply that are performed (the limit of UI-Venus-2's `Sequence`)."""
+
 
 class ModelFamily:
     """A family with coordinates in thousandths of the screen and the prompts of `models.families.prompt`.
@@ -86,6 +89,11 @@ class ModelFamily:
     tokens: frozenset[str] = frozenset()
     """The checkpoint's added tokens (`models.families.outside`), which texts from outside may hold; empty where no
     checkpoint was given."""
+
+    several: tuple[str, ...] = ("computer", "hybrid")
+    """Templates under which a reply may have several calls. They are performed in order, at most `MAX_ACTIONS`."""
+    joint = "\n\n"
+    """Text between two written calls of a reply."""
 
     def __init__(self, config: PolicyConfig) -> None:
         self._refuse_unused(config)
@@ -266,8 +274,14 @@ class ModelFamily:
         return format_action(action, self.dialect, self.grid, self.sides(screen))
 
     def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
-        """Writes the actions of one reply as the model would on a screen of this size."""
-        return "\n\n".join(self.write(action, screen) for action in actions)
+        """Writes the actions of one reply as the model would on a screen of this size.
+
+        Raises:
+            UsageError: as `write`, or there are several actions, and the template has one call a reply.
+        """
+        if self.template not in self.several:
+            return self.write(self.only(actions), screen)
+        return self.joint.join(self.write(action, screen) for action in actions)
 
     def only(self, actions: Sequence[Action]) -> Action:
         """Returns the only action of a reply.
@@ -285,9 +299,13 @@ class ModelFamily:
     def read(self, completion: Completion, screen: Size) -> Completion:
         """Reads thought and actions of a completion; never raises for any text of a model.
 
-        Thinking between tags is split off first (`models.families.thinking`), in every family.
+        Thinking between tags is split off first (`models.families.thinking`), in every family. If the template allows
+        one call a reply, the actions of the first call are performed, and those of further calls are dropped.
         """
-        return with_reading(completion, read_reply(completion.text, lambda answer: self.read_answer(answer, screen)))
+        found = read_reply(completion.text, lambda answer: self.read_answer(answer, screen))
+        if self.template in self.several:
+            found = replace(found, parts=min(len(found.actions), MAX_ACTIONS))
+        return with_reading(completion, found)
 
     def sentence(self, written: str) -> str:
         """Returns the sentence that describes a written action; empty if the grammar has no such sentence."""

@@ -130,6 +130,7 @@ class Fara7Family(QwenFamily):
     counts = "pixels"
     published = QWEN25
     templates = ("computer",)
+    several = ()
     folds = True
     max_new_tokens = 1024
     spec = TOOL_7B
@@ -167,6 +168,21 @@ class Fara7Family(QwenFamily):
                 "Leave the step out, or take another `policy.family`.",
             )
         return in_json(self.tool, made)
+
+    def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
+        """Writes the actions of one reply, which has one call: a click before a text is the text's place.
+
+        Raises:
+            UsageError: as `write`, or there are several actions that no call has together.
+        """
+        *before, last = actions
+        keys = [one for one in before if one == Hotkey(key="ctrl a")]
+        clicks = [one for one in before if isinstance(one, Click)]
+        if isinstance(last, Type) and clicks and [*clicks, *keys] == before and len(clicks) == 1:
+            place = {"coordinate": units(clicks[0].x, clicks[0].y, self.sides(screen))}
+            emptied = {"delete_existing_text": True} if keys else {}
+            return in_json(self.tool, {**self._typed(last.content), **place, **emptied})
+        return self.write(self.only(actions), screen)
 
     def read(self, completion: Completion, screen: Size) -> Completion:
         """Reads thought and actions; the thought of a last reply is also its answer."""

@@ -69,6 +69,7 @@ class GlmFamily(ModelFamily):
     """GLM's formats: thousandths of the screen (GLM counts to 999). Prompts show only the current screen."""
 
     templates = ("computer", "mobile")
+    several = ()
     dialects = ("box_v1",)
     max_new_tokens = 4096
     asks_without = False
@@ -110,6 +111,18 @@ class GlmFamily(ModelFamily):
                 "Take the other of computer and mobile, or another family.",
             )
         return written
+
+    def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
+        """Writes the actions of one reply, which has one call: on a phone, a click before a text is the text's place.
+
+        Raises:
+            UsageError: as `write`, or there are several actions that no call has together.
+        """
+        click, text = actions[0], actions[-1]
+        if self.template == "mobile" and len(actions) == 2 and isinstance(click, Click) and isinstance(text, TypeText):
+            fields = json.loads(self.write(click, screen)) | {"action_type": "input_text", "text": text.content}
+            return json.dumps(fields, ensure_ascii=False)
+        return self.write(self.only(actions), screen)
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Reads the thought and the action of a reply of either template."""

@@ -69,6 +69,7 @@ class Holo3Family(ModelFamily):
     """Holo 3 on Qwen3.5: thousandths of the screen."""
 
     templates = ("computer",)
+    several = ()
     folds = True
     dialects = ("box_v1",)
     max_new_tokens = 4096

@@ -49,6 +49,7 @@ class OpenCuaFamily(ModelFamily):
     published = QWEN25
     dialects = ("box_v1",)
     templates = ("computer",)
+    several = ("computer",)
     folds = False  # the task is in the last turn
     max_new_tokens = 2048
     own_dialect = "pyautogui"
@@ -82,8 +83,13 @@ class OpenCuaFamily(ModelFamily):
         Raises:
             UsageError: PyAutoGUI has no such action.
         """
-        code = "\n".join(_code(action, self.sides(screen), self.counts == "fraction"))
-        return f"## Action:\n{templated_thought(action)}\n\n## Code:\n```python\n{code}\n```"
+        return self.write_actions([action], screen)
+
+    def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
+        """Writes the step in words and all of its actions as code. Raises the errors of `write`."""
+        lines = [line for action in actions for line in _code(action, self.sides(screen), self.counts == "fraction")]
+        words, code = " ".join(filter(None, map(templated_thought, actions))), "\n".join(lines)
+        return f"## Action:\n{words}\n\n## Code:\n```python\n{code}\n```"
 
     def sentence(self, written: str) -> str:
         """Returns the text under `## Action` before the code."""

@@ -43,6 +43,8 @@ class QwenFamily(ModelFamily):
     """
 
     templates = ("computer", "mobile", "grounding")
+    several = ("computer", "mobile")
+    joint = "\n"
     folds = True
     dialects = ("box_v1",)
     max_new_tokens = 512
@@ -209,6 +211,7 @@ class GuiOwlFamily(QwenFamily):
     """
 
     templates = ("computer", "mobile")
+    several = ("computer",)
     max_new_tokens = 4096
     label = "Action: "
     spec = TOOL

@@ -73,6 +73,7 @@ class ScaleCuaFamily(ModelFamily):
     counts = "pixels"
     published = ImageLimits(28, 3136, 2109744)
     templates = ("computer", "mobile", "grounding")
+    several = ("computer", "mobile")
     dialects = ("box_v1",)
     max_new_tokens = 1024
     shows_past = False
@@ -104,11 +105,17 @@ class ScaleCuaFamily(ModelFamily):
         Raises:
             UsageError: the template has no such action.
         """
-        code = self._code(action, screen)
+        return self.write_actions([action], screen)
+
+    def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
+        """Writes the step in words and all of its actions as calls. Raises the errors of `write` and `only`."""
+        code = "\n".join(self._code(action, screen) for action in actions)
         called = f"<action>\n{code}\n</action>"
         if self.template == "grounding":
+            self.only(actions)
             return called
-        return f"<operation>\n{templated_thought(action) or _worded(code)}\n</operation>\n{called}"
+        words = " ".join(filter(None, map(templated_thought, actions)))
+        return f"<operation>\n{words or _worded(code)}\n</operation>\n{called}"
 
     def sentence(self, written: str) -> str:
         """Returns the operation of a written action."""

@@ -100,6 +100,18 @@ class StepGuiFamily(ModelFamily):
             )
         return written
 
+    def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
+        """Writes the action of a reply, which has one record: a click before a text is the text's place.
+
+        Raises:
+            UsageError: as `write`, or there are several actions that no record has together.
+        """
+        click, text = actions[0], actions[-1]
+        if len(actions) == 2 and isinstance(click, Click) and isinstance(text, Type):
+            before, summary = self.write(text, screen).rsplit("\t", 1)
+            return "\t".join([before, f"point:{_point(click.x, click.y)}", summary])
+        return self.write(self.only(actions), screen)
+
     def sentence(self, written: str) -> str:
         """Returns the explanation of a written action."""
         return _field(written, "explain")

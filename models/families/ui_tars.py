@@ -43,6 +43,7 @@ class UiTarsFamily(ModelFamily):
     boxes = False
     """Whether coordinates are between box tokens in `box_v1`."""
     templates = ("computer", "mobile", "grounding")
+    several = ("computer", "mobile")
     folds = True
     max_new_tokens = 1000
     asks_without = False
@@ -150,6 +151,8 @@ class UiTars2Family(ModelFamily):
 
     dialects = ("box_v1",)
     templates = ("computer", "hybrid")
+    several = ("computer", "hybrid")
+    joint = "\n"
     folds = True
     max_new_tokens = 4096
     asks_without = False

@@ -91,6 +91,7 @@ class UiVenus2Family(ModelFamily):
     """UI-Venus-2 on Qwen3.5: 999ths of the screen on a desktop, thousandths elsewhere."""
 
     templates = ("computer", "browser", "mobile", "grounding")
+    several = ()
     dialects = ("box_v1",)
     max_new_tokens = 4096
     template_tokens: ClassVar[Mapping[str, int]] = {"mobile": 16_384, "grounding": 1024}
@@ -147,6 +148,16 @@ class UiVenus2Family(ModelFamily):
             )
         return written if self.template == "grounding" else f"<action>{written}</action>"
 
+    def write_actions(self, actions: Sequence[Action], screen: Size) -> str:
+        """Writes the actions of one reply: of a desktop as a `Sequence`. Raises the errors of `write` and `only`."""
+        if len(actions) == 1 or self.template != "computer":
+            return self.write(self.only(actions), screen)
+        calls = [self.write(action, screen).removeprefix("<action>").removesuffix("</action>") for action in actions]
+        inner = [
+            call[len(_SEQUENCE[0]) : -len(_SEQUENCE[1])] if call.startswith(_SEQUENCE[0]) else call for call in calls
+        ]
+        return f"<action>{_SEQUENCE[0]}{', '.join(inner)}{_SEQUENCE[1]}</action>"
+
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Reads the thought and the actions of a reply of the template."""
         return read_point(answer) if self.template == "grounding" else read_venus(answer, self.template)
@@ -179,6 +190,10 @@ class UiVenus2Family(ModelFamily):
         """Rounds a place to whole units, at most 999."""
         columns, rows = self.sides((1, 1))
         return min(999, round(x * columns)), min(999, round(y * rows))
+
+
+_SEQUENCE = ("Sequence(actions=[", "])")
+"""Text around the calls of a `Sequence`."""
 
 
 def read_point(text: str) -> ParsedReply:

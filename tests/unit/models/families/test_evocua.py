@@ -92,7 +92,7 @@ def test_keys_are_held_in_order_and_released_in_reverse() -> None:
     found = read(f"{called(action='key_down', keys=keys)}\n{called(action='key_up', keys=keys)}")
     pressed = [act.Press(key="ctrl"), act.Press(key="shift")]
     assert all_of(found) == [*pressed, act.Release(key="shift"), act.Release(key="ctrl")]
-    assert len(found.actions) == 2 and not found.unused
+    assert len(found.actions) == 4 and not found.unused
     click = called(action="left_click", coordinate=[500, 500])
     held = all_of(
         read(f"{called(action='key_down', keys=['ctrl'])}\n{click}\n{called(action='key_up', keys=['ctrl'])}")
