@@ -98,10 +98,10 @@ def test_the_policy_acts_in_its_familys_words(turned: Config) -> None:
 def test_supervised_targets_are_the_stored_actions_as_the_family_writes_them(turned: Config, tmp_path: Path) -> None:
     lake, samples, chats = material(turned, tmp_path, "sft")
     stored = {(row["screenshot"], tuple(row["actions"])) for row in steps_of(lake).values()}
-    imitated = [sample for sample in samples if sample.action is not None]
+    imitated = [sample for sample in samples if sample.actions]
     assert imitated and any(sample.history for sample in imitated)
     for sample in imitated:
-        assert (sample.screenshots[-1], sample.action) in stored
+        assert (sample.screenshots[-1], sample.actions) in stored
         chat, targets = trained_on(chats, sample)
         step = {"actions": sample.actions, "screen_width": 1, "screen_height": 1}
         assert targets == written(step, sample.thought)
