@@ -10,6 +10,7 @@ from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
 from environments.fake import COLOURS, HEIGHT, WIDTH
+from flows.flywheel import flywheel
 from models.families.prompt import Message
 from models.families.qwen35 import Qwen35Family
 from models.policy import Context
@@ -19,6 +20,10 @@ from schemas.action import Click
 from schemas.config import Config, config_of
 from schemas.config.policy import PolicyConfig
 from schemas.observation import Observation, PastStep
+from schemas.tables.policy import PolicyVersion
+from storage.lake import Lake
+from tasks.shared.policies import champion, policies
+from tasks.shared.status import success_of
 
 POLICY: dict[str, Any] = {
     "family": "qwen3.5",
@@ -83,3 +88,30 @@ def in_groups(config: Config, **group: Any) -> Config:
     limit = {} if group.get("recompute") else {"most_mismatch": AGREES}
     fields["train"] |= {"method": "grpo", "group": {**given, **limit, **group}}
     return config_of(fields)
+
+
+def success(lake: Lake) -> float:
+    """The success of the champion on the validation seeds."""
+    found = success_of(lake, champion(lake).policy_version)
+    assert found is not None
+    print(champion(lake).policy_version, found)  # for docs/log.md
+    return found.success
+
+
+def imitate(config: Config, enough: float = 0.3) -> float:
+    """Trains on the explorer's successes until the policy has enough success, which is returned."""
+    flywheel(config, iterations=1)
+    lake = Lake.open(config.lake)
+    while (found := success(lake)) < enough:
+        flywheel(further(config), iterations=1)
+    return found
+
+
+def improve(config: Config, enough: float = 0.8, rounds: int = 5) -> list[PolicyVersion]:
+    """Trains in rounds of groups until the champion has enough success; returns the trained policies."""
+    lake = Lake.open(config.lake)
+    for _ in range(rounds):
+        if success(lake) >= enough:
+            break
+        flywheel(config, iterations=1)
+    return [row for row in policies(lake).values() if row.method == "grpo"]

@@ -13,7 +13,7 @@ from storage.lake import Lake
 from tasks.shared.policies import champion, policy_row
 from tests.flows.conftest import all_forked, prefect_server, small  # noqa: F401  (pytest finds fixtures by their names)
 from tests.flows.methods.test_group_flow import sometimes
-from tests.tiny_qwen import build_tiny_qwen, in_groups, learning
+from tests.tiny_qwen import POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, success
 
 WHOLE = {
     "start_anchor": "<|im_start|>assistant\n",
@@ -26,26 +26,34 @@ WHOLE = {
     },
 }
 """The template with which this server returns whole replies (docs/served-replies.md)."""
+SEED = 11
+"""Of a base and its runs."""
+
+
+def whole_base(folder: Path, seed: int = 0) -> Path:
+    """Writes a random checkpoint whose replies this server returns whole."""
+    build_tiny_qwen("qwen3_5", folder, seed)
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"response_template": WHOLE}))
+    return folder
 
 
 def served(config: Config) -> Config:
-    """The config with this server, and few seeds, since it takes one request at a time."""
+    """The config with this server, which takes one request at a time."""
     fields = config.model_dump()
     del fields["policy"]["batch"]
     command = f"{sys.executable} -m tests.system.parts.transformers_serve serve --port {{port}} --device cpu"
     fields["policy"]["server"] = {"command": command, "concurrency": 2}
-    fields["collect"]["trajectories_per_task"] = 8
-    fields["evaluate"]["seeds"] = 2
     return config_of(fields)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_groups_behind_transformers_serve_are_trained_on_as_text(small: Config, tmp_path: Path) -> None:  # noqa: F811
-    build_tiny_qwen("qwen3_5", tmp_path / "base")
-    file = tmp_path / "base" / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"response_template": WHOLE}))
-    config = served(learning(small, tmp_path / "base", steps=4))
+    fields = learning(small, whole_base(tmp_path / "base"), steps=4).model_dump()
+    fields["collect"]["trajectories_per_task"] = 8
+    fields["evaluate"]["seeds"] = 2
+    config = served(config_of(fields))
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
     sometimes(lake, "fake/moving", champion(lake).policy_version)
@@ -56,3 +64,23 @@ def test_groups_behind_transformers_serve_are_trained_on_as_text(small: Config, 
     assert any(one["raw_text"] for one in steps)
     metrics = json.loads(policy_row(lake, "policy-0001").metrics)
     assert metrics["informative"] >= 1 and metrics["tokens"] > 0 and metrics["mismatch"] == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_a_policy_behind_transformers_serve_gets_better_in_groups_on_folded_prompts(
+    small: Config,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    fields = learning(small, whole_base(tmp_path / "base", SEED)).model_dump()
+    config = config_of(fields | {"seed": SEED})
+    imitated = imitate(config)  # in this process, without the server
+    trained = improve(served(in_groups(config, recompute=True)))
+    lake = Lake.open(config.lake)
+    assert trained and success(lake) >= max(0.8, imitated)
+    for row in trained:
+        metrics = json.loads(row.metrics)
+        assert metrics["informative"] >= 1 and metrics["moved"] > 0
+        steps = lake.read("steps", ["step", "token_ids"], {"iteration": row.iteration}).to_pylist()
+        assert all(one["token_ids"] is None for one in steps)  # the server's
+        assert max(one["step"] for one in steps) >= POLICY["live_images"]  # behind a fold
