@@ -207,11 +207,16 @@ class ModelFamily:
     def marked_reply(self, reply: str) -> str:
         """Marks a reply, except for the family's own markup.
 
-        Text within a thought or an action's fields is marked even if it looks like the family's markup.
+        Text within a thought or an action's fields is marked even if it looks like the family's markup. A reply that
+        the family writes itself is marked as a reply to imitate: a token may begin in its label and end in its thought.
         """
         if not names_in(reply, self.tokens):
             return reply
         read = self.read(Completion(reply), _ANY)
+        if read.action is not None:
+            with suppress(UsageError):
+                if self.reply(read.thought, read.action, _ANY) == reply:
+                    return self.taught(read.thought, read.action, _ANY)
         at = reply.rfind(read.action_text) if read.action_text else len(reply)
         before, answer = reply[:at], reply[at:]
         if read.thought:
