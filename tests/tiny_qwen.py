@@ -62,7 +62,7 @@ def text_of(message: Message) -> str:
     return "".join(part["text"] for part in message["content"] if part["type"] == "text")
 
 
-def learning(small: Config, base: Path, steps: int = 36) -> Config:
+def learning(small: Config, base: Path, steps: int = 24) -> Config:
     """The config of a first training on the explorer's successes, with so many steps."""
     fields = small.model_dump()
     fields["environments"]["fake"]["sandboxes"] = 64
@@ -75,9 +75,9 @@ def learning(small: Config, base: Path, steps: int = 36) -> Config:
 
 
 def further(config: Config) -> Config:
-    """The config of a short further training of the same kind."""
+    """The config of a further training of the same kind, so short that success does not rise from 0 to 1 in it."""
     fields = config.model_dump()
-    fields["train"] |= {"steps": 8, "learning_rate": 1.5e-3, "warmup": 2}
+    fields["train"] |= {"steps": 4, "learning_rate": 1.5e-3, "warmup": 1}
     return config_of(fields)
 
 
@@ -98,7 +98,7 @@ def success(lake: Lake) -> float:
     return found.success
 
 
-def imitate(config: Config, enough: float = 0.3) -> float:
+def imitate(config: Config, enough: float = 0.15) -> float:
     """Trains on the explorer's successes until the policy has enough success, which is returned."""
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)

@@ -20,9 +20,9 @@ KINDS = ("qwen3_5", "qwen3_5_moe")
 
 SEEDS = {"qwen3_5": 11, "qwen3_5_moe": 5}
 """Of a base and its runs, by kind; the settings were chosen with others."""
-TEMPERATURES = {"qwen3_5": 1.0, "qwen3_5_moe": 0.3}
-"""Of the trajectories in groups. After imitation, the mixture's samples at 1 hit a button hardly more often than by
-chance, although its greedy replies are right."""
+TEMPERATURES = {"qwen3_5": 0.5, "qwen3_5_moe": 0.3}
+"""Of the trajectories in groups. After imitation, samples at 1 hit a button hardly more often than by chance, although
+greedy replies are right."""
 TEST_SEEDS = (2_000_000, 2_000_100)
 
 
