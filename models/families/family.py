@@ -213,10 +213,10 @@ class ModelFamily:
         if not names_in(reply, self.tokens):
             return reply
         read = self.read(Completion(reply), _ANY)
-        if read.action is not None:
+        if read.actions and not read.dropped:
             with suppress(UsageError):
-                if self.reply(read.thought, read.action, _ANY) == reply:
-                    return self.taught(read.thought, read.action, _ANY)
+                if self.reply(read.thought, read.actions, _ANY) == reply:
+                    return self.taught(read.thought, read.actions, _ANY)
         at = reply.rfind(read.action_text) if read.action_text else len(reply)
         before, answer = reply[:at], reply[at:]
         if read.thought:

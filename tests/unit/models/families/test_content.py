@@ -201,10 +201,10 @@ def test_an_end_of_thinking_in_a_thought_with_other_tags_or_with_a_mark_is_text(
 @pytest.mark.parametrize("name", ["qwen3-vl", "qwen3.5", "ui-tars-1.5", "thousandths"])
 def test_a_reply_of_the_family_has_the_same_tokens_whether_it_was_sampled_or_is_to_be_imitated(name: str) -> None:
     family = made(name)
-    written = family.reply("Click it.", act.Click(x=0.5, y=0.5), SCREEN)
+    written = family.reply("Click it.", [act.Click(x=0.5, y=0.5)], SCREEN)
     label = written.partition("Click it.")[0]
     family.tokens = frozenset({f"{label}Click it."})  # a token that begins in the label and ends in the thought
-    assert family.marked_reply(written) == family.taught("Click it.", act.Click(x=0.5, y=0.5), SCREEN) == written
+    assert family.marked_reply(written) == family.taught("Click it.", [act.Click(x=0.5, y=0.5)], SCREEN) == written
 
 
 def test_a_thought_that_mentions_a_beginning_of_thinking_loses_nothing() -> None:
