@@ -14,7 +14,7 @@ from schemas.tables.task import GuiTask, Split
 Environments = Sequence[Environment[Any]]
 IMPLIED = "miniwob"
 """The environment of a config that names none."""
-BRING_THEIR_OWN = ("games", "hybrid", "desktop", "webapp", "pages", "search")
+BRING_THEIR_OWN = ("games", "hybrid", "desktop", "webapp", "pages", "repair", "search")
 """Kinds that have tasks even if a config names none, and that a config does not imply."""
 
 

@@ -59,6 +59,16 @@ class SandboxLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Mounts:
+    """Changes to the folders of the machine that a sandbox can read."""
+
+    readable: tuple[tuple[str, str], ...] = ()
+    """Further folders and files: the path on the machine, and the path in the sandbox."""
+    hidden: tuple[str, ...] = ()
+    """Folders below `/usr` that are empty in the sandbox."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Resources that all processes of a sandbox use together."""
 
@@ -67,6 +77,10 @@ class Usage:
     """Bytes of resident memory. A page that two processes share counts twice."""
     cpu_s: float
     files: int
+
+
+EVERYTHING = Mounts()
+"""The folders of the machine that every sandbox can read."""
 
 
 def owner() -> tuple[int, int] | None:
@@ -101,7 +115,9 @@ class Bubblewrap:
         """Processor seconds of ended processes."""
 
     @classmethod
-    async def start(cls, limits: SandboxLimits, script: str, *arguments: str) -> "Bubblewrap":
+    async def start(
+        cls, limits: SandboxLimits, script: str, *arguments: str, mounts: Mounts = EVERYTHING
+    ) -> "Bubblewrap":
         """Starts a sandbox in which bash runs a script.
 
         Raises:
@@ -112,7 +128,8 @@ class Bubblewrap:
         sweep()
         (inside_in, stdin), (stdout, inside_out), (message, info) = (os.pipe() for _ in range(3))
         passed = (info, _piped(program()), _piped(_PASSWD.encode()))
-        command = [bwrap, *owned(), *_arguments(limits, *passed), "/bin/bash", "-c", _limited(limits) + script, "shell"]
+        options = (*owned(), *_arguments(limits, mounts, *passed))
+        command = [bwrap, *options, "/bin/bash", "-c", _limited(limits) + script, "shell"]
         user = owner()
         dropped = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
         spawning = asyncio.ensure_future(
@@ -285,7 +302,7 @@ def _left(stdout: int) -> bytes | None:
         return None
 
 
-def _arguments(limits: SandboxLimits, info: int, filter_: int, passwd: int) -> Iterator[str]:
+def _arguments(limits: SandboxLimits, mounts: Mounts, info: int, filter_: int, passwd: int) -> Iterator[str]:
     """Yields bubblewrap's options. bubblewrap makes the mounts in this order."""
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--uid", str(_USER), "--gid", str(_GROUP))
     yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
@@ -295,14 +312,16 @@ def _arguments(limits: SandboxLimits, info: int, filter_: int, passwd: int) -> I
     for name, value in _ENVIRONMENT.items():
         yield from ("--setenv", name, value)
     yield from ("--ro-bind", "/usr", "/usr")
-    if HIDDEN.is_relative_to("/usr"):
-        yield from ("--tmpfs", str(HIDDEN), "--remount-ro", str(HIDDEN))
+    for folder in (*((str(HIDDEN),) if HIDDEN.is_relative_to("/usr") else ()), *mounts.hidden):
+        yield from ("--tmpfs", folder, "--remount-ro", folder)
     for options in programs():
         yield from options
     yield from ("--perms", "0755", "--dir", "/etc", "--perms", "0644", "--ro-bind-data", str(passwd), "/etc/passwd")
     for name in ("/etc/alternatives", "/etc/ld.so.cache"):
         yield from ("--ro-bind-try", name, name)
     mib = {disk: limits.disk_mib if disk == WORK else max(1, limits.disk_mib // 4) for disk in DISKS}
+    for place, inside in mounts.readable:
+        yield from ("--ro-bind", place, inside)
     yield from ("--proc", "/proc", "--dev", "/dev")
     for disk in reversed(DISKS):
         yield from ("--perms", "0755" if disk == WORK else "1777", "--size", str(mib[disk] << 20), "--tmpfs", disk)

@@ -112,17 +112,17 @@ class Files:
             content = _content(file, most) if about.st_size <= most else None
             return Seen(content, executable=bool(about.st_mode & stat.S_IXUSR))
 
-    def paths(self) -> list[str] | None:
+    def paths(self, most: int = MOST_ENTRIES) -> list[str] | None:
         """Lists all paths at any depth, including folders, with any rights.
 
         Returns:
-            None if the list is unknown: there are more than `MOST_ENTRIES`, a path is too deep, or files change
+            None if the list is unknown: there are more than `most`, a path is too deep, or files change
             meanwhile.
         """
         found: list[str] = []
         with self._acting(), suppress(OSError), closing(_below(self._root)) as below:
             for path in below:
-                if len(found) == MOST_ENTRIES or path.count("/") >= _MOST_PARTS:
+                if len(found) == most or path.count("/") >= _MOST_PARTS:
                     return None
                 found.append(path)
             return found

@@ -23,7 +23,7 @@ from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig
 from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
-from environments.hybrid.bubblewrap import DISKS, WORK, SandboxLimits, owner
+from environments.hybrid.bubblewrap import DISKS, EVERYTHING, WORK, Mounts, SandboxLimits, owner
 from environments.hybrid.files import Files
 from environments.hybrid.tasks.task import HybridGoal, HybridInstance, Template, Trial
 from environments.hybrid.terminal import TerminalSession
@@ -186,6 +186,7 @@ class HybridSandbox(BrowserSandbox):
         templates: the available tasks, by name.
         limits: limits of the shell's sandbox.
         command_s: seconds that a command may take.
+        mounts: further folders of the shell's sandbox.
     """
 
     kind = PageKind(WIDTH, HEIGHT, (HERE / "workspace.css").as_uri(), "")
@@ -201,10 +202,11 @@ class HybridSandbox(BrowserSandbox):
         templates: Mapping[str, Template],
         limits: SandboxLimits,
         command_s: float,
+        mounts: Mounts = EVERYTHING,
     ) -> None:
         super().__init__(browser, config)
         self._templates = templates
-        self._jail_limits, self._command_s = limits, command_s
+        self._jail_limits, self._command_s, self._mounts = limits, command_s, mounts
         self._terminal: TerminalSession | None = None
         self._disks: dict[str, Files] = {}
         """Disks by their path in the sandbox."""
@@ -273,10 +275,14 @@ class HybridSandbox(BrowserSandbox):
                 found[name] = files.read(name)
         return found | {path: content for path, content in self.instance.contents.items() if path == trial.test}
 
+    async def _made(self, task: GuiTask, seed: int) -> tuple[str, HybridInstance]:
+        """Returns the instruction and the instance of a task."""
+        return self._templates[task.template].instance(task.template, seed)
+
     async def _start(self, task: GuiTask, seed: int) -> None:
-        self._instruction, instance = self._templates[task.template].instance(task.template, seed)
+        self._instruction, instance = await self._made(task, seed)
         opening = self._open((HERE / "workspace.html").as_uri(), "world.__workspace.ready()")
-        shell = asyncio.ensure_future(TerminalSession.open(self._jail_limits, self._command_s))
+        shell = asyncio.ensure_future(TerminalSession.open(self._jail_limits, self._command_s, self._mounts))
         try:
             await opening
         finally:

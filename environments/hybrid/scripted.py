@@ -29,15 +29,19 @@ class HybridReward(Verifier):
 REWARD = HybridReward()
 
 
-async def solve(sandbox: HybridSandbox) -> Outcome:
+async def solve(sandbox: HybridSandbox, reward: Verifier = REWARD) -> Outcome:
     """Plays the script until the task is done, and returns the outcome.
+
+    Args:
+        sandbox: the sandbox of a started task.
+        reward: the task's verifier; it runs after each move only if it must (`each_step`).
 
     Raises:
         TrajectoryFailure: of boundary `policy`, if a move finds no target, or has no effect.
     """
-    outcome = await sandbox.verify(REWARD)
+    outcome = await sandbox.verify(reward) if reward.each_step else None
     for move in sandbox.instance.script:
-        if outcome.done:
+        if outcome and outcome.done:
             break
         if isinstance(move, Finished):
             await sandbox.conclude(move)
@@ -45,8 +49,8 @@ async def solve(sandbox: HybridSandbox) -> Outcome:
             action = await _aimed(sandbox, move) if isinstance(move, ClickOn) else move
             if error := await sandbox.perform(action):
                 raise TrajectoryFailure("policy", error)
-        outcome = await sandbox.verify(REWARD)
-    return outcome
+        outcome = await sandbox.verify(reward) if reward.each_step else None
+    return outcome or await sandbox.verify(reward)
 
 
 async def _aimed(sandbox: HybridSandbox, move: ClickOn) -> Click:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import final
 
 from common.text import harmless
-from environments.hybrid.bubblewrap import START_S, WORK, Bubblewrap, SandboxLimits, ready
+from environments.hybrid.bubblewrap import EVERYTHING, START_S, WORK, Bubblewrap, Mounts, SandboxLimits, ready
 from schemas.failure import ActionFailure, SandboxFailure, TrajectoryFailure
 
 CHECK_S = 0.1
@@ -138,14 +138,14 @@ class TerminalSession:
         self._unread, self._output = b"", bytearray()
 
     @classmethod
-    async def open(cls, limits: SandboxLimits, command_s: float) -> "TerminalSession":
+    async def open(cls, limits: SandboxLimits, command_s: float, mounts: Mounts = EVERYTHING) -> "TerminalSession":
         """Starts a shell in its own sandbox, with a limit of `command_s` seconds per command.
 
         Raises:
             FlywheelError: bubblewrap is not installed.
             SandboxFailure: the sandbox did not start.
         """
-        terminal = cls(await Bubblewrap.start(limits, _SCRIPT), command_s)
+        terminal = cls(await Bubblewrap.start(limits, _SCRIPT, mounts=mounts), command_s)
         try:
             async with asyncio.timeout(START_S):
                 await terminal._write(f"{terminal._restarted}\n".encode())

@@ -1,0 +1,199 @@
+"""Run repairs of software as tasks: a repository has a fault, and hidden tests must pass again without breaking others.
+
+A policy works in a hybrid workspace, with a shell, an editor and a list of files. `faults` makes verified faults in
+packages, and `judge` runs the hidden tests. Faults of training, validation and test seeds are in other functions.
+"""
+
+import asyncio
+import random
+import signal
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from environments.chromium.browser import Browser
+from environments.hybrid.bubblewrap import INSTALL
+from environments.hybrid.environment import STOPS_S, HybridConfig, HybridEnvironment
+from environments.hybrid.repair.faults import Prepared, prepared
+from environments.hybrid.repair.judge import fault_of, repaired
+from environments.hybrid.repair.runner import hidden
+from environments.hybrid.repair.sources import Repository, at, installed
+from environments.hybrid.repair.tasks import RepairInstance, of_fault
+from environments.hybrid.sandbox import HybridSandbox
+from environments.placeholder import filled_in_order
+from environments.sandbox import Sandbox
+from environments.verifier import Verifier
+from schemas.config.section import Count, Positive
+from schemas.failure import FlywheelError, Probe, TrajectoryFailure, UsageError
+from schemas.observation import Outcome
+from schemas.tables.task import GuiTask, TaskEntry
+from schemas.tables.trajectory import split_of
+
+PACKAGES = (
+    "cachetools", "cronsim", "humanize", "idna", "jmespath", "jsonpointer", "mistune", "packaging", "pathspec",
+    "semver", "sortedcontainers", "toml",
+)  # fmt: skip
+"""Small packages of pure Python that are installed with flywheel."""
+MAX_STEPS = 30
+
+
+class RepairConfig(HybridConfig):
+    """Repositories with a fault, an editor and an isolated shell (docs/repair.md)."""
+
+    packages: tuple[str, ...] = PACKAGES
+    """Installed packages of pure Python, each a task. Its functions are changed, and recorded calls are its tests."""
+    sources: tuple[str, ...] = ()
+    """Folders and source archives (`.tar.gz`, `.zip`) with further packages, each a task."""
+    faults: Count = 24
+    """Faults that are made in each package or source. A seed chooses one of them."""
+    tests_s: Positive = 10.0
+    """Maximum seconds of the hidden tests of a task."""
+
+    @model_validator(mode="after")
+    def _tests_in_time(self) -> Self:
+        if self.tests_s + STOPS_S > self.step_timeout_s:
+            raise ValueError(f"step_timeout_s is {self.step_timeout_s:g}: tests_s and {STOPS_S:g} s more must fit")
+        return self
+
+
+class RepairSandbox(HybridSandbox):
+    """A sandbox with a repository that has a fault."""
+
+    def __init__(self, browser: Browser, environment: "RepairEnvironment") -> None:
+        config = environment.repairs
+        super().__init__(browser, config, {}, config.limits, config.command_s, hidden())
+        self._environment = environment
+
+    async def reason(self) -> str:
+        """Runs the hidden tests and returns what fails; empty if nothing does. Ends the policy's processes before."""
+        assert self._terminal is not None and isinstance(self.instance, RepairInstance)
+        check, config = self.instance.check, self._environment.repairs
+        assert check is not None
+        self._terminal.bubblewrap.signal(signal.SIGKILL)
+        files = repaired(self.workspace.files, check.repository.files)
+        return await fault_of(check, files, config.limits, config.tests_s, hidden())
+
+    async def _made(self, task: GuiTask, seed: int) -> tuple[str, RepairInstance]:
+        instance = await self._environment.instance(task.template, seed)
+        return filled_in_order(task.instruction, instance.words), instance
+
+
+class RepairReward(Verifier):
+    """Rewards 1 if all hidden tests pass, and 0 otherwise, with the reason."""
+
+    reads: ClassVar[type] = RepairSandbox
+
+    async def outcome(self, sandbox: RepairSandbox) -> Outcome:
+        """Runs the hidden tests on the current source files."""
+        reason = await sandbox.reason()
+        return Outcome(done=not reason or sandbox.concluded is not None, reward=float(not reason), reason=reason)
+
+
+class RepairEnvironment(HybridEnvironment):
+    """A task for each package and source."""
+
+    section = RepairConfig
+    sandbox_class = RepairSandbox
+    verifier = "repair"
+    origin = None
+
+    def __init__(self, name: str, config: RepairConfig) -> None:
+        super().__init__(name, config)
+        self.repairs = config
+        self._preparing: dict[str, asyncio.Task[Prepared]] = {}
+
+    @property
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """Returns tasks by template: `repair-` and the name of the package or source."""
+        return {
+            f"repair-{name}": TaskEntry(
+                instruction=f'Repair the Python package "{name}" in this folder. {{}}',
+                tags=("repair", kind),
+                max_steps=MAX_STEPS,
+            )
+            for name, kind in self._named.items()
+        }
+
+    @property
+    def lineage(self) -> str:
+        """Returns the origin of the tasks."""
+        return "flywheel repair 1"
+
+    async def instance(self, template: str, seed: int) -> RepairInstance:
+        """Returns the instance of a task and a seed; makes the package's faults if they were not made before.
+
+        Raises:
+            UsageError: the package or the source has no faults.
+        """
+        repository, faults = self.repository(template.removeprefix("repair-")), await self.faults(template)
+        chance, chosen = random.Random(f"{template} {seed}"), faults.of_split(split_of(seed))
+        return of_fault(repository, faults, chosen[seed % len(chosen)], chance)
+
+    async def faults(self, template: str) -> Prepared:
+        """Returns the faults of a task, for all seeds; raises UsageError as `instance` does."""
+        return await self._prepared(template.removeprefix("repair-"))
+
+    def repository(self, name: str) -> Repository:
+        """Reads a package or source; raises UsageError if it is none."""
+        if name not in self._repositories:
+            self._repositories[name] = (
+                at(self._sources[name], self._key("sources"))
+                if name in self._sources
+                else installed(name, self._key("packages"))
+            )
+        return self._repositories[name]
+
+    def sandbox(self, browser: Browser) -> Sandbox:
+        """Makes a sandbox with a page and a sandboxed shell."""
+        return RepairSandbox(browser, self)
+
+    def probes(self) -> Sequence[Probe]:
+        """Checks the isolation and the browser, and makes the faults that were not made before."""
+        isolation, *others = super().probes()
+        return (isolation, Probe("repositories", self._examined), *others)
+
+    @cached_property
+    def _sources(self) -> dict[str, Path]:
+        found = dict[str, Path]()
+        for given in self.repairs.sources:
+            path = Path(given).expanduser().absolute()
+            name = path.name.removesuffix(".tar.gz").removesuffix(".tgz").removesuffix(".zip")
+            if name in found or name in self.repairs.packages:
+                raise UsageError(f"`{self._key('sources')}`: two repositories are named {name}.", "Rename a folder.")
+            found[name] = path
+        return found
+
+    @property
+    def _named(self) -> dict[str, str]:
+        return dict.fromkeys(self.repairs.packages, "package") | dict.fromkeys(self._sources, "source")
+
+    @cached_property
+    def _repositories(self) -> dict[str, Repository]:
+        return {}
+
+    def _key(self, field: str) -> str:
+        return f"environments.{self.name}.{field}"
+
+    async def _prepared(self, name: str) -> Prepared:
+        """Makes the faults once; a lease that is given up meanwhile does not stop the others' wait."""
+        waiting = self._preparing.get(name)
+        if waiting is None or waiting.cancelled() or waiting.get_loop() is not asyncio.get_running_loop():
+            key = self._key("sources" if name in self._sources else "packages")
+            work = prepared(self.repository(name), self.repairs.faults, hidden(), key)
+            waiting = self._preparing[name] = asyncio.ensure_future(work)
+        return await asyncio.shield(waiting)
+
+    async def _all_prepared(self) -> int:
+        return sum([len((await self._prepared(name)).faults) for name in self._named])
+
+    def _examined(self) -> str:
+        with ThreadPoolExecutor(1) as thread:  # the caller may have its own loop
+            try:
+                count = thread.submit(asyncio.run, self._all_prepared()).result()
+            except TrajectoryFailure as error:
+                raise FlywheelError(f"No repository can be run here: {error.reason}.", INSTALL) from error
+        return f"{count} faults in {len(self._named)} repositories"

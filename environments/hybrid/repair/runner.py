@@ -1,0 +1,124 @@
+"""Run a repository's code in a fresh sandbox: no process of a policy runs there, and nothing in it has an answer.
+
+The host writes the repository to `/work`, and a program of `inside` with its request to `/tmp`. Installed Python
+packages are hidden, so that neither a policy nor a repository can read or import an unchanged copy of itself.
+"""
+
+import json
+import shlex
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from environments.hybrid.bubblewrap import WORK, Mounts, SandboxLimits, owner
+from environments.hybrid.files import Files
+from environments.hybrid.terminal import TerminalSession
+from schemas.failure import ActionFailure
+
+MAX_ANSWER = 32 << 20
+"""Most bytes of an answer."""
+_INSIDE = Path(__file__).parent / "inside"
+_PACKAGES = (
+    "/usr/lib/python3*/dist-packages",
+    "/usr/lib/python3*/site-packages",
+    "/usr/local/lib/python3*/dist-packages",
+    "/usr/local/lib/python3*/site-packages",
+    "/usr/lib/python3*/ensurepip",
+    "/usr/local/lib/python3*/ensurepip",
+    "/usr/share/python-wheels",
+)
+"""Folders with installed packages, or with bundled ones."""
+
+
+@cache
+def hidden() -> Mounts:
+    """Hides the machine's installed Python packages; the standard library stays."""
+    found = (place for pattern in _PACKAGES for place in glob(pattern) if not Path(place).is_symlink())
+    return Mounts(hidden=tuple(sorted({str(Path(place).resolve()) for place in found if Path(place).is_dir()})))
+
+
+class NoAnswer(Exception):
+    """Raised if the code under test ends the process, or takes too long; the message has the reason."""
+
+
+class Runner:
+    """A fresh sandbox with a repository; `opened` starts it.
+
+    Args:
+        terminal: the sandbox's shell.
+        python: the interpreter's path in the sandbox.
+    """
+
+    def __init__(self, terminal: TerminalSession, python: str) -> None:
+        self._terminal, self._python = terminal, python
+        self._work, self._temporary = (Files(disk, owner()) for disk in terminal.bubblewrap.disks[:2])
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Writes files of the repository."""
+        for path, content in files.items():
+            self._work.write(path, content)
+
+    async def ask(self, program: str, request: Mapping[str, Any], hash_seed: int = 1, word: str = "") -> Any:
+        """Runs a program of `inside` and returns its answer.
+
+        Args:
+            program: name of the program's file, without its suffix.
+            request: what the program reads as JSON.
+            hash_seed: seed of Python's hashes, which decide the order of sets.
+            word: what the program reads from its input.
+
+        Raises:
+            NoAnswer: the program ended without an answer.
+            SandboxFailure: the sandbox was killed from outside.
+        """
+        self._temporary.write("inside.py", (_INSIDE / f"{program}.py").read_bytes())
+        self._temporary.write("request.json", json.dumps(request).encode())
+        self._temporary.write("answer.json", b"")
+        asked = shlex.join(("env", f"PYTHONHASHSEED={hash_seed}", self._python, "-s", "-S", "/tmp/inside.py"))
+        try:
+            ran = await self._terminal.run(f"cd {WORK}; {asked} > /tmp/output 2>&1 <<< {shlex.quote(word)}")
+            text = self._temporary.read("answer.json", MAX_ANSWER)
+        except (ActionFailure, OSError, ValueError) as error:
+            raise NoAnswer(str(error)) from error
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise NoAnswer(f"the code ended its process: {ran.note or self._last_line() or ran.status}") from error
+
+    def _last_line(self) -> str:
+        with suppress(OSError, ValueError):
+            lines = self._temporary.read("output").decode(errors="replace").strip().splitlines()
+            return lines[-1][:300] if lines else ""
+        return ""
+
+
+@asynccontextmanager
+async def opened(
+    files: Mapping[str, bytes], limits: SandboxLimits, command_s: float, mounts: Mounts, python: str = "python3"
+) -> AsyncIterator[Runner]:
+    """Starts a sandbox with these files, and ends it afterwards.
+
+    Args:
+        files: contents by path.
+        limits: limits of the sandbox.
+        command_s: seconds that one request may take.
+        mounts: further folders of the sandbox.
+        python: the interpreter.
+
+    Raises:
+        SandboxFailure: no sandbox starts.
+        NoAnswer: the files do not fit into the sandbox.
+    """
+    terminal = await TerminalSession.open(limits, command_s, mounts)
+    try:
+        runner = Runner(terminal, python)
+        try:
+            runner.write(files)
+        except OSError as error:
+            raise NoAnswer(f"the files cannot be written: {error}") from error
+        yield runner
+    finally:
+        await terminal.close()
