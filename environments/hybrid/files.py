@@ -112,6 +112,14 @@ class Files:
             content = _content(file, most) if about.st_size <= most else None
             return Seen(content, executable=bool(about.st_mode & stat.S_IXUSR))
 
+    def stamp(self, path: str) -> tuple[int, int] | None:
+        """Returns the inode and the time of change (ns) of a file; None if it does not exist."""
+        *above, name = _parts(path)
+        with self._acting(), suppress(OSError), self._opened("/".join(above), _FOLDER) as folder:
+            about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return about.st_ino, about.st_ctime_ns
+        return None
+
     def paths(self, most: int = MOST_ENTRIES) -> list[str] | None:
         """Lists all paths at any depth, including folders, with any rights.
 

@@ -7,21 +7,24 @@ packages, and `judge` runs the hidden tests. Faults of training, validation and 
 import asyncio
 import random
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import model_validator
 
 from environments.chromium.browser import Browser
-from environments.hybrid.bubblewrap import INSTALL
+from environments.hybrid.bubblewrap import INSTALL, SandboxLimits
 from environments.hybrid.environment import STOPS_S, HybridConfig, HybridEnvironment
-from environments.hybrid.repair.faults import Prepared, prepared
-from environments.hybrid.repair.judge import fault_of, repaired
-from environments.hybrid.repair.runner import hidden
-from environments.hybrid.repair.sources import Repository, at, installed
+from environments.hybrid.repair.bundles import Bundle, issue_of, read_bundles, verified
+from environments.hybrid.repair.faults import Prepared, prepared, runs_tests
+from environments.hybrid.repair.judge import remaining_faults, repaired
+from environments.hybrid.repair.runner import Settings
+from environments.hybrid.repair.sources import MAX_FILES, Repository, at, installed
+from environments.hybrid.repair.suites import libraries
 from environments.hybrid.repair.tasks import RepairInstance, of_fault
 from environments.hybrid.sandbox import HybridSandbox
 from environments.placeholder import filled_in_order
@@ -33,12 +36,18 @@ from schemas.observation import Outcome
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.tables.trajectory import split_of
 
+FAULT = 'Repair the Python package "{}" in this folder. {{}}'
+ISSUE = (
+    'Resolve this issue of the repository in this folder, and finish. "PYTHONPATH=/opt/libraries python3 -m pytest" '
+    "runs its tests. {}"
+)
 PACKAGES = (
     "cachetools", "cronsim", "humanize", "idna", "jmespath", "jsonpointer", "mistune", "packaging", "pathspec",
     "semver", "sortedcontainers", "toml",
 )  # fmt: skip
 """Small packages of pure Python that are installed with flywheel."""
-MAX_STEPS = 30
+MAX_STEPS = 40
+T = TypeVar("T")
 
 
 class RepairConfig(HybridConfig):
@@ -48,10 +57,24 @@ class RepairConfig(HybridConfig):
     """Installed packages of pure Python, each a task. Its functions are changed, and recorded calls are its tests."""
     sources: tuple[str, ...] = ()
     """Folders and source archives (`.tar.gz`, `.zip`) with further packages, each a task."""
+    bundles: str = ""
+    """JSON Lines file with instances in SWE-bench's form, each a task (docs/repair.md)."""
+    repositories: str = ""
+    """Folder with the repositories of `bundles`: clones, git bundles or folders, named `owner__name` or `name`."""
     faults: Count = 24
     """Faults that are made in each package or source. A seed chooses one of them."""
+    libraries: str = ""
+    """Folder with pytest and the repositories' dependencies, such as `pip install --target` makes. If empty,
+    flywheel's own pytest runs the tests."""
+    python: str = "python3"
+    """Interpreter below `/usr` that runs the repositories' code."""
     tests_s: Positive = 10.0
     """Maximum seconds of the hidden tests of a task."""
+
+    @property
+    def limits(self) -> SandboxLimits:
+        """Limits of each sandbox, whose repository may have many files."""
+        return replace(super().limits, files=2 * MAX_FILES)
 
     @model_validator(mode="after")
     def _tests_in_time(self) -> Self:
@@ -65,7 +88,7 @@ class RepairSandbox(HybridSandbox):
 
     def __init__(self, browser: Browser, environment: "RepairEnvironment") -> None:
         config = environment.repairs
-        super().__init__(browser, config, {}, config.limits, config.command_s, hidden())
+        super().__init__(browser, config, {}, config.limits, config.command_s)
         self._environment = environment
 
     async def reason(self) -> str:
@@ -75,10 +98,12 @@ class RepairSandbox(HybridSandbox):
         assert check is not None
         self._terminal.bubblewrap.signal(signal.SIGKILL)
         files = repaired(self.workspace.files, check.repository.files)
-        return await fault_of(check, files, config.limits, config.tests_s, hidden())
+        return await remaining_faults(check, files, config.limits, self._environment.settings(check.repository))
 
     async def _made(self, task: GuiTask, seed: int) -> tuple[str, RepairInstance]:
         instance = await self._environment.instance(task.template, seed)
+        assert instance.check is not None
+        self._mounts = self._environment.settings(instance.check.repository).mounts
         return filled_in_order(task.instruction, instance.words), instance
 
 
@@ -104,14 +129,14 @@ class RepairEnvironment(HybridEnvironment):
     def __init__(self, name: str, config: RepairConfig) -> None:
         super().__init__(name, config)
         self.repairs = config
-        self._preparing: dict[str, asyncio.Task[Prepared]] = {}
+        self._preparing: dict[str, asyncio.Future[Any]] = {}
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Returns tasks by template: `repair-` and the name of the package or source."""
+        """Returns tasks by template: `repair-` and the name of the package or source, or the id of the bundle."""
         return {
             f"repair-{name}": TaskEntry(
-                instruction=f'Repair the Python package "{name}" in this folder. {{}}',
+                instruction=ISSUE if kind == "bundle" else FAULT.format(name),
                 tags=("repair", kind),
                 max_steps=MAX_STEPS,
             )
@@ -127,15 +152,21 @@ class RepairEnvironment(HybridEnvironment):
         """Returns the instance of a task and a seed; makes the package's faults if they were not made before.
 
         Raises:
-            UsageError: the package or the source has no faults.
+            UsageError: the package or the source has no faults, or the bundle's tests are not as it says.
         """
-        repository, faults = self.repository(template.removeprefix("repair-")), await self.faults(template)
+        name = template.removeprefix("repair-")
+        if name in self._bundles:
+            return await self._once(name, lambda: self._verified(self._bundles[name]))
+        repository, faults = self.repository(name), await self.faults(template)
         chance, chosen = random.Random(f"{template} {seed}"), faults.of_split(split_of(seed))
         return of_fault(repository, faults, chosen[seed % len(chosen)], chance)
 
     async def faults(self, template: str) -> Prepared:
         """Returns the faults of a task, for all seeds; raises UsageError as `instance` does."""
-        return await self._prepared(template.removeprefix("repair-"))
+        name = template.removeprefix("repair-")
+        key, repository = self._key("sources" if name in self._sources else "packages"), self.repository(name)
+        settings = self.settings(repository)
+        return await self._once(name, lambda: prepared(repository, self.repairs.faults, settings, key))
 
     def repository(self, name: str) -> Repository:
         """Reads a package or source; raises UsageError if it is none."""
@@ -146,6 +177,14 @@ class RepairEnvironment(HybridEnvironment):
                 else installed(name, self._key("packages"))
             )
         return self._repositories[name]
+
+    def settings(self, repository: Repository) -> Settings:
+        """Returns how the code of a repository runs."""
+        folder = self.repairs.libraries
+        if folder and not Path(folder).expanduser().is_dir():
+            raise UsageError(f"`{self._key('libraries')}`: {folder} is no folder.", "Name a folder with packages.")
+        mounts = libraries(folder, runs_tests(repository), repository.tops)
+        return Settings(mounts, self.repairs.python, self.repairs.tests_s)
 
     def sandbox(self, browser: Browser) -> Sandbox:
         """Makes a sandbox with a page and a sandboxed shell."""
@@ -167,9 +206,16 @@ class RepairEnvironment(HybridEnvironment):
             found[name] = path
         return found
 
+    @cached_property
+    def _bundles(self) -> dict[str, Bundle]:
+        if not self.repairs.bundles:
+            return {}
+        return read_bundles(Path(self.repairs.bundles).expanduser().absolute(), self._key("bundles"))
+
     @property
     def _named(self) -> dict[str, str]:
-        return dict.fromkeys(self.repairs.packages, "package") | dict.fromkeys(self._sources, "source")
+        kinds = {"package": self.repairs.packages, "source": self._sources, "bundle": self._bundles}
+        return {name: kind for kind, names in kinds.items() for name in names}
 
     @cached_property
     def _repositories(self) -> dict[str, Repository]:
@@ -178,22 +224,28 @@ class RepairEnvironment(HybridEnvironment):
     def _key(self, field: str) -> str:
         return f"environments.{self.name}.{field}"
 
-    async def _prepared(self, name: str) -> Prepared:
-        """Makes the faults once; a lease that is given up meanwhile does not stop the others' wait."""
+    async def _once(self, name: str, make: Callable[[], Awaitable[T]]) -> T:
+        """Makes something once for all leases; a lease that is given up meanwhile does not stop the others' wait."""
         waiting = self._preparing.get(name)
-        if waiting is None or waiting.cancelled() or waiting.get_loop() is not asyncio.get_running_loop():
-            key = self._key("sources" if name in self._sources else "packages")
-            work = prepared(self.repository(name), self.repairs.faults, hidden(), key)
-            waiting = self._preparing[name] = asyncio.ensure_future(work)
+        failed = waiting is not None and waiting.done() and (waiting.cancelled() or waiting.exception() is not None)
+        if waiting is None or failed or waiting.get_loop() is not asyncio.get_running_loop():
+            waiting = self._preparing[name] = asyncio.ensure_future(make())
         return await asyncio.shield(waiting)
 
-    async def _all_prepared(self) -> int:
-        return sum([len((await self._prepared(name)).faults) for name in self._named])
+    async def _verified(self, bundle: Bundle) -> RepairInstance:
+        key = self._key("bundles")
+        issue = await asyncio.to_thread(issue_of, bundle, self.repairs.repositories, key)
+        return await verified(issue, self.repairs.limits, self.settings(issue.repository), key)
+
+    async def _all_made(self) -> int:
+        for name in self._named:
+            await self.instance(f"repair-{name}", 0)
+        return len(self._named)
 
     def _examined(self) -> str:
         with ThreadPoolExecutor(1) as thread:  # the caller may have its own loop
             try:
-                count = thread.submit(asyncio.run, self._all_prepared()).result()
+                count = thread.submit(asyncio.run, self._all_made()).result()
             except TrajectoryFailure as error:
                 raise FlywheelError(f"No repository can be run here: {error.reason}.", INSTALL) from error
-        return f"{count} faults in {len(self._named)} repositories"
+        return f"{count} repositories, whose tests were checked"

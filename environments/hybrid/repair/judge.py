@@ -5,21 +5,15 @@ original ones. The host reads the source files once, before the tests start, so 
 cannot change them. Recorded calls need no trust in the code: the sandbox has the calls, and the host has the answers.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+from dataclasses import dataclass, field
 
-from environments.hybrid.bubblewrap import Mounts, SandboxLimits
+from environments.hybrid.bubblewrap import SandboxLimits
 from environments.hybrid.files import Files
-from environments.hybrid.repair.faults import Case, request_of
-from environments.hybrid.repair.runner import NoAnswer, opened
-from environments.hybrid.repair.sources import MAX_FILE, MAX_FILES, Repository, is_test
-
-_SETTINGS = re.compile(
-    r"(pytest\.ini|\.pytest\.ini|tox\.ini|setup\.cfg|setup\.py|pyproject\.toml|sitecustomize\.py|usercustomize\.py|.*\.pth)"
-)
-"""Files that configure pytest or Python."""
+from environments.hybrid.repair.faults import Case, import_roots, request_of
+from environments.hybrid.repair.runner import NoAnswer, Settings, opened
+from environments.hybrid.repair.sources import MAX_FILE, MAX_FILES, Repository, is_test, protected
+from environments.hybrid.repair.suites import Suite, failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +21,15 @@ class Check:
     """The hidden tests of a task."""
 
     repository: Repository
-    """The repository as the policy gets it, with the hidden test files in `tests`."""
+    """The repository as the policy gets it."""
     cases: tuple[Case, ...] = ()
+    """Recorded calls."""
     answers: tuple[str, ...] = ()
     """The right answer of each case."""
     failing: frozenset[int] = frozenset()
-    """Numbers of the cases that the fault changes."""
-
-
-def protected(path: str) -> bool:
-    """Checks whether a file is never taken from a policy: a test, or a file that configures pytest or Python."""
-    return is_test(path) or bool(_SETTINGS.fullmatch(PurePosixPath(path).name))
+    """Numbers of the cases that the fault is known to change."""
+    suite: Suite = field(default_factory=Suite)
+    """The repository's own tests."""
 
 
 def repaired(files: Files, given: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -65,31 +57,35 @@ def repaired(files: Files, given: Mapping[str, bytes]) -> dict[str, bytes]:
     return kept
 
 
-async def fault_of(
-    check: Check, files: Mapping[str, bytes], limits: SandboxLimits, tests_s: float, mounts: Mounts
-) -> str:
+async def remaining_faults(check: Check, files: Mapping[str, bytes], limits: SandboxLimits, settings: Settings) -> str:
     """Runs the hidden tests on a repository, and returns what fails; empty if nothing does.
 
     Args:
         check: the tests.
         files: the repository to judge, by path.
-        limits: limits of the sandbox.
-        tests_s: time limit of the tests in seconds.
-        mounts: further folders of the sandbox.
+        limits: limits of each sandbox.
+        settings: how the code runs.
 
     Raises:
         SandboxFailure: no sandbox starts, or it is killed from outside.
     """
+    reasons = list[str]()
     try:
-        async with opened(files, limits, tests_s, mounts) as runner:
+        if check.suite.files:
+            roots = import_roots(check.repository)
+            reasons.append(await failures(check.suite, files, roots, limits, settings))
+        if check.cases:
             cases = [{"target": one.target, "build": one.build, "arguments": one.arguments} for one in check.cases]
-            request = request_of(check.repository, mounts) | {"kind": "answers", "cases": cases}
-            return _compared(check, await runner.ask("calls", request))
+            async with opened(files, limits, settings.tests_s, settings.mounts, settings.python) as runner:
+                request = request_of(check.repository) | {"kind": "answers", "cases": cases}
+                reasons.append(_compared(check, await runner.ask("calls", request)))
     except NoAnswer as error:
-        return f"the tests did not finish: {error}"
+        reasons.append(f"the tests did not finish: {error}")
+    return "; ".join(reason for reason in reasons if reason)
 
 
 def _compared(check: Check, given: Sequence[object]) -> str:
+    """Compares answers with the right ones."""
     wrong = {at for at, answer in enumerate(check.answers) if at >= len(given) or given[at] != answer}
     left, broken = len(wrong & check.failing), len(wrong - check.failing)
     parts = (

@@ -6,8 +6,9 @@ packages are hidden, so that neither a policy nor a repository can read or impor
 
 import json
 import shlex
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from glob import glob
 from pathlib import Path
@@ -20,6 +21,8 @@ from schemas.failure import ActionFailure
 
 MAX_ANSWER = 32 << 20
 """Most bytes of an answer."""
+LIBRARIES = "/opt/libraries"
+"""Folder of pytest and of the repositories' dependencies in a sandbox."""
 _INSIDE = Path(__file__).parent / "inside"
 _PACKAGES = (
     "/usr/lib/python3*/dist-packages",
@@ -38,6 +41,18 @@ def hidden() -> Mounts:
     """Hides the machine's installed Python packages; the standard library stays."""
     found = (place for pattern in _PACKAGES for place in glob(pattern) if not Path(place).is_symlink())
     return Mounts(hidden=tuple(sorted({str(Path(place).resolve()) for place in found if Path(place).is_dir()})))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a repository's code runs."""
+
+    mounts: Mounts
+    """Folders of pytest and of the dependencies."""
+    python: str = "python3"
+    """The interpreter's path in the sandbox."""
+    tests_s: float = 10.0
+    """Time limit of the tests in seconds."""
 
 
 class NoAnswer(Exception):
@@ -61,14 +76,17 @@ class Runner:
         for path, content in files.items():
             self._work.write(path, content)
 
-    async def ask(self, program: str, request: Mapping[str, Any], hash_seed: int = 1, word: str = "") -> Any:
+    def stamps(self, paths: Iterable[str]) -> dict[str, tuple[int, int] | None]:
+        """Returns the inode and the time of change of files, which no process can set back."""
+        return {path: self._work.stamp(path) for path in paths}
+
+    async def ask(self, program: str, request: Mapping[str, Any], hash_seed: int = 1) -> Any:
         """Runs a program of `inside` and returns its answer.
 
         Args:
             program: name of the program's file, without its suffix.
             request: what the program reads as JSON.
             hash_seed: seed of Python's hashes, which decide the order of sets.
-            word: what the program reads from its input.
 
         Raises:
             NoAnswer: the program ended without an answer.
@@ -79,7 +97,7 @@ class Runner:
         self._temporary.write("answer.json", b"")
         asked = shlex.join(("env", f"PYTHONHASHSEED={hash_seed}", self._python, "-s", "-S", "/tmp/inside.py"))
         try:
-            ran = await self._terminal.run(f"cd {WORK}; {asked} > /tmp/output 2>&1 <<< {shlex.quote(word)}")
+            ran = await self._terminal.run(f"cd {WORK}; {asked} > /tmp/output 2>&1")
             text = self._temporary.read("answer.json", MAX_ANSWER)
         except (ActionFailure, OSError, ValueError) as error:
             raise NoAnswer(str(error)) from error

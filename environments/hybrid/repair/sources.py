@@ -11,13 +11,18 @@ from pathlib import Path, PurePosixPath
 
 from schemas.failure import FlywheelError, UsageError
 
-MAX_FILES, MAX_BYTES = 3000, 16 << 20
+MAX_FILES, MAX_BYTES = 10_000, 64 << 20
 """Most files and bytes of a repository."""
 MAX_FILE = 1 << 20
 """Bytes of the largest file that is read; larger files are left out."""
 _NO_SOURCE = ("__pycache__", "build", "dist", "node_modules", "site-packages", "venv")
 _NO_PACKAGE = ("benchmarks", "doc", "docs", "examples", "scripts", "tools")
 _NO_MODULE = ("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "conftest.py", "manage.py")
+_SETTINGS = frozenset({
+    "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", "sitecustomize.py",
+    "usercustomize.py",
+})  # fmt: skip
+"""Files that configure pytest or Python."""
 _CODE = (".so", ".pyd", ".dll", ".dylib")
 
 
@@ -60,6 +65,12 @@ def is_test(path: str) -> bool:
         or name == "conftest.py"
         or (name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py")))
     )
+
+
+def protected(path: str) -> bool:
+    """Checks whether a file is never taken from a policy: a test, or a file that configures pytest or Python."""
+    name = PurePosixPath(path).name
+    return is_test(path) or name in _SETTINGS or name.endswith(".pth")
 
 
 def installed(name: str, key: str) -> Repository:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from environments.hybrid.repair.faults import Case, Fault, Prepared, returned, showable
 from environments.hybrid.repair.judge import Check
 from environments.hybrid.repair.sources import Repository
+from environments.hybrid.repair.suites import Suite
 from environments.hybrid.tasks.task import HybridGoal, HybridInstance, Move
 from schemas.action import Finished, ReadFile, Terminal, WriteFile
 
@@ -44,6 +45,8 @@ def of_fault(repository: Repository, prepared: Prepared, fault: Fault, chance: r
         return len(prepared.cases[at].text) + len(right[at])
 
     given = {**repository.files, path: fault.mutation.applied(repository.files[path])}
+    if fault.failing:
+        return _of_tests(repository, prepared, fault, chance)
     examples = [at for at in sorted(fault.differing) if showable(right[at], fault.differing[at])]
     shown = sorted(examples, key=length)[: max(1, min(MAX_SHOWN, len(fault.differing) // 3))]
     others = [at for at in range(len(right)) if at not in fault.differing]
@@ -69,9 +72,29 @@ def of_fault(repository: Repository, prepared: Prepared, fault: Fault, chance: r
     )
 
 
+def _of_tests(repository: Repository, prepared: Prepared, fault: Fault, chance: random.Random) -> RepairInstance:
+    """Makes the task of a fault that the repository's own tests notice."""
+    path = fault.mutation.path
+    given = {**repository.files, path: fault.mutation.applied(repository.files[path])}
+    numbers = sorted(chance.sample(range(len(prepared.cases)), min(MAX_CASES, len(prepared.cases))))
+    passing = tuple(name for name in prepared.passing if name not in fault.failing)
+    check = Check(
+        replace(repository, files=given),
+        tuple(prepared.cases[at] for at in numbers),
+        tuple(prepared.answers[at] for at in numbers),
+        suite=Suite(repository.tests, fault.failing, passing, prepared.twins),
+    )
+    instruction = (
+        f"It has one fault: {len(fault.failing)} of its hidden tests fail, such as {fault.failing[0]} with "
+        f"{fault.message or 'an error'}. Correct the source, so that all hidden tests pass, and finish."
+    )
+    moves = script(path, given[path], repository.files[path])
+    return RepairInstance((instruction,), HybridGoal(), moves, given, check=check)
+
+
 def script(path: str, old: bytes, new: bytes) -> tuple[Move, ...]:
     """Returns the moves that replace a file's text: in the editor, or by a command if the file is large."""
-    if len(new) <= MAX_WRITTEN:
+    if len(new) <= MAX_WRITTEN or not old:
         return ReadFile(path=path), WriteFile(path=path, content=new.decode()), DONE
     begin = _common(old, new)
     same = _common(old[begin:][::-1], new[begin:][::-1])

@@ -2,10 +2,12 @@
 
 import ast
 import asyncio
+import json
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,15 +16,19 @@ from environments.hybrid.repair.tasks import TEST, RepairInstance
 from environments.hybrid.scripted import solve
 from environments.pool import SandboxPool
 from schemas.action import Action, Finished, ReadFile, Terminal, WriteFile
+from schemas.failure import UsageError
 from schemas.observation import Outcome
 from schemas.tables.trajectory import SPLIT_STARTS
 from tests.fixtures.cheats import cheats
+from tests.fixtures.lamps import LAMPS, issue, written
+from tests.fixtures.sentences import Sentences
 from tests.system.hybrid.isolation import NEEDS_A_JAIL
 
 pytestmark = [NEEDS_A_JAIL, pytest.mark.slow, pytest.mark.usefixtures("real_browser")]
 T = TypeVar("T")
 REWARD = RepairReward()
-PLAIN = "repair-jsonpointer"
+PLAIN, TESTED, ISSUE = "repair-jsonpointer", "repair-lamps", "repair-example__lamps-1"
+"""Tasks with recorded calls, with tests and calls, and with tests alone."""
 SHARED: list[tuple[asyncio.Runner, RepairEnvironment, SandboxPool]] = []
 """The pool of one browser that the tests lease from, one after the other."""
 
@@ -30,8 +36,14 @@ SHARED: list[tuple[asyncio.Runner, RepairEnvironment, SandboxPool]] = []
 @pytest.fixture(scope="module", autouse=True)
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        patch.setenv("FLYWHEEL_HOME", str(tmp_path_factory.mktemp("home")))
-        config = RepairConfig(kind="repair", browsers=1, pages=1, packages=("jsonpointer", "cronsim"), faults=12)
+        folder = tmp_path_factory.mktemp("repair")
+        patch.setenv("FLYWHEEL_HOME", str(folder / "home"))
+        (folder / "issues.jsonl").write_text(json.dumps(issue(folder)) + "\n")
+        config = RepairConfig(
+            kind="repair", browsers=1, pages=1, packages=("jsonpointer", "cronsim"), faults=12,
+            sources=(str(written(folder / "lamps", LAMPS)),), bundles=str(folder / "issues.jsonl"),
+            repositories=str(folder),
+        )  # fmt: skip
         environment = RepairEnvironment("repair", config)
         pool = runner.run(SandboxPool([environment]).__aenter__())
         SHARED.append((runner, environment, pool))
@@ -84,6 +96,23 @@ def test_the_script_repairs_the_fault_and_the_visible_test_shows_it() -> None:
         assert (before, after) == (1, 0)
         assert untouched.reward == 0.0 and "failing calls still fail" in untouched.reason
         assert outcome == Outcome(done=True, reward=1.0)
+
+
+def test_a_source_s_own_tests_and_an_issue_s_tests_are_hidden_and_decide() -> None:
+    async def work(sandbox: RepairSandbox) -> tuple[str, list[str], Outcome, Outcome]:
+        found = (await sandbox.workspace.terminal.run("ls tests; grep -rho 'def test_[a-z]*' .")).output
+        text, untouched = (await sandbox.observe()).instruction, await sandbox.verify(REWARD)
+        return text, found.split(), untouched, await solve(sandbox, REWARD)
+
+    text, found, untouched, outcome = leased(TESTED, work)
+    assert "hidden tests fail, such as tests/test_" in text and not any("test_" in one for one in found)
+    assert untouched.reward == 0.0 and "failing tests still fail" in untouched.reason
+    assert outcome == Outcome(done=True, reward=1.0)
+    text, found, untouched, outcome = leased(ISSUE, work)
+    assert "`brightest([])` raises ValueError" in text and "test_power.py" in found and "test_watts" in found
+    assert not any("test_brightest" in one for one in found), "the test patch is not there"
+    assert untouched.reward == 0.0 and "test_brightest" in untouched.reason
+    assert outcome == Outcome(done=True, reward=1.0)
 
 
 def test_a_seed_gives_the_same_task_again_and_splits_have_other_functions() -> None:
@@ -182,10 +211,39 @@ def test_there_are_at_least_ten_cheats() -> None:
     assert len(CHEATS) >= 10
 
 
+@pytest.mark.parametrize("template", [PLAIN, TESTED, ISSUE])
 @pytest.mark.parametrize("name", CHEATS)
-def test_no_cheat_is_rewarded(name: str) -> None:
-    outcome = cheated(PLAIN, name, faulty(PLAIN))
+def test_no_cheat_is_rewarded(name: str, template: str) -> None:
+    outcome = cheated(template, name, faulty(template))
     assert (outcome.done, outcome.reward) == (True, 0.0) and outcome.reason
+
+
+def test_results_that_the_code_under_test_changes_are_noticed() -> None:
+    """These cheats would pass all hidden tests of the issue, if no test had to fail."""
+    for name in ("patches pytest and unittest in the module", "returns objects that equal everything"):
+        reason = cheated(ISSUE, name, faulty(ISSUE)).reason
+        assert reason == "tests that must fail pass: the code under test changes the results", name
+
+
+def test_hidden_tests_that_are_rewritten_and_restored_are_noticed() -> None:
+    path = faulty(ISSUE)
+    code = """
+import atexit, glob
+def _swap(test):
+    was = open(test).read()
+    open(test, "w").write(was.replace("assert", "assert True or"))
+    atexit.register(lambda: open(test, "w").write(was))
+for _test in glob.glob("/work/tests/*.py"):
+    _swap(_test)
+"""
+
+    async def work(sandbox: RepairSandbox) -> Outcome:
+        await sandbox.perform(repaired(instance_of(sandbox)))
+        await sandbox.perform(Terminal(command=f"cat >> {path} <<'END'\n{code}\nEND"))
+        return await sandbox.verify(REWARD)
+
+    outcome = leased(ISSUE, work)
+    assert outcome.reward == 0.0 and "a test file was changed while the tests ran" in outcome.reason
 
 
 def test_a_reset_takes_less_than_a_second(capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,3 +268,57 @@ def test_the_editor_shows_the_repository() -> None:
         assert sandbox.workspace.opened == path
 
     leased(PLAIN, work)
+
+
+def refused(**keys: object) -> RepairEnvironment:
+    """An environment whose only repository is refused."""
+    return RepairEnvironment("repair", RepairConfig.model_validate({"kind": "repair", "packages": (), **keys}))
+
+
+def examined(environment: RepairEnvironment) -> str:
+    """What the check of the repositories finds, as at the start of a run."""
+    (probe,) = [one for one in environment.probes() if one.name == "repositories"]
+    return probe.examine()
+
+
+def test_the_start_checks_the_tests_of_all_repositories() -> None:
+    ((_, environment, _),) = SHARED
+    assert "4 repositories" in examined(environment)
+
+
+def test_a_source_whose_tests_fail_before_a_change_is_refused(tmp_path: Path, sentence: Sentences) -> None:
+    wrong = LAMPS["tests/test_power.py"].replace("== 65", "== 66")
+    source = written(tmp_path / "lamps", {**LAMPS, "tests/test_power.py": wrong})
+    with sentence.raises(UsageError, "environments.repair.sources", "tests/test_power.py::test_watts"):
+        examined(refused(sources=(str(source),)))
+
+
+def test_a_package_without_a_function_to_change_is_refused(tmp_path: Path, sentence: Sentences) -> None:
+    source = written(tmp_path / "empty", {"empty.py": "import time\n\n\ndef clock():\n    return time.time()\n"})
+    with sentence.raises(UsageError, "environments.repair.sources", "empty"):
+        examined(refused(sources=(str(source),)))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"PASS_TO_PASS": ["tests/test_power.py::test_brightest"]}, "PASS_TO_PASS"),
+        ({"FAIL_TO_PASS": ["tests/test_power.py::test_watts"]}, "FAIL_TO_PASS"),
+        ({"FAIL_TO_PASS": ["tests/test_none.py::test_a"]}, "tests/test_none.py"),
+        ({"patch": ""}, ""),
+        ({"patch": "WRONG"}, "with its patch"),
+    ],
+)
+def test_a_bundle_whose_tests_are_not_as_it_says_is_refused(
+    tmp_path: Path, sentence: Sentences, change: dict[str, Any], named: str
+) -> None:
+    given = issue(tmp_path)
+    if change.get("patch"):
+        change = {"patch": given["patch"].replace("default=0", "default=1")}
+    (tmp_path / "issues.jsonl").write_text(json.dumps(given | change))
+    environment = refused(bundles=str(tmp_path / "issues.jsonl"), repositories=str(tmp_path))
+    if named:
+        with sentence.raises(UsageError, "environments.repair.bundles", "line 1", named):
+            examined(environment)
+    else:
+        assert examined(environment), "the right patch may be unknown"
