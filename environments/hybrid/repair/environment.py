@@ -11,15 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from environments.chromium.browser import Browser
 from environments.hybrid.bubblewrap import INSTALL, SandboxLimits
 from environments.hybrid.environment import STOPS_S, HybridConfig, HybridEnvironment
-from environments.hybrid.repair.bundles import Bundle, issue_of, read_bundles, verified
+from environments.hybrid.repair.bundles import Bundle, issue_of, place_of, read_bundles, verified
 from environments.hybrid.repair.faults import Prepared, prepared, runs_tests
 from environments.hybrid.repair.judge import remaining_faults, repaired
 from environments.hybrid.repair.runner import Settings
@@ -53,6 +54,12 @@ T = TypeVar("T")
 class RepairConfig(HybridConfig):
     """Repositories with a fault, an editor and an isolated shell (docs/repair.md)."""
 
+    start_timeout_s: Positive = 180.0
+    """Maximum seconds that a sandbox may take to start a task. The first start of a package makes its faults."""
+    memory_mib: Annotated[int, Field(ge=64)] = 512
+    """Maximum memory in MiB of a shell's processes together, and of the hidden tests."""
+    cpu_s: Count = 300
+    """Maximum processor seconds of a shell's processes together, and of the hidden tests."""
     packages: tuple[str, ...] = PACKAGES
     """Installed packages of pure Python, each a task. Its functions are changed, and recorded calls are its tests."""
     sources: tuple[str, ...] = ()
@@ -119,7 +126,7 @@ class RepairReward(Verifier):
 
 
 class RepairEnvironment(HybridEnvironment):
-    """A task for each package and source."""
+    """A task for each package, source and bundle."""
 
     section = RepairConfig
     sandbox_class = RepairSandbox
@@ -139,6 +146,7 @@ class RepairEnvironment(HybridEnvironment):
                 instruction=ISSUE if kind == "bundle" else FAULT.format(name),
                 tags=("repair", kind),
                 max_steps=MAX_STEPS,
+                lineage=self._origin(name, kind),
             )
             for name, kind in self._named.items()
         }
@@ -191,9 +199,14 @@ class RepairEnvironment(HybridEnvironment):
         return RepairSandbox(browser, self)
 
     def probes(self) -> Sequence[Probe]:
-        """Checks the isolation and the browser, and makes the faults that were not made before."""
+        """Checks the isolation, the repositories and the browser; `doctor` also makes all faults and runs all tests."""
         isolation, *others = super().probes()
-        return (isolation, Probe("repositories", self._examined), *others)
+        return (
+            isolation,
+            Probe("repositories", self._listed),
+            *others,
+            Probe("hidden tests", self._examined, required=False),
+        )
 
     @cached_property
     def _sources(self) -> dict[str, Path]:
@@ -217,6 +230,15 @@ class RepairEnvironment(HybridEnvironment):
         kinds = {"package": self.repairs.packages, "source": self._sources, "bundle": self._bundles}
         return {name: kind for kind, names in kinds.items() for name in names}
 
+    def _origin(self, name: str, kind: str) -> str | None:
+        """Returns the version of a package or the commit of a bundle; None if there is none."""
+        if kind == "bundle":
+            return f"{self._bundles[name].repo} {self._bundles[name].base_commit}".strip()
+        try:
+            return f"{name} {metadata.version(name)}" if kind == "package" else None
+        except (metadata.PackageNotFoundError, ValueError):
+            return None
+
     @cached_property
     def _repositories(self) -> dict[str, Repository]:
         return {}
@@ -237,6 +259,14 @@ class RepairEnvironment(HybridEnvironment):
         issue = await asyncio.to_thread(issue_of, bundle, self.repairs.repositories, key)
         return await verified(issue, self.repairs.limits, self.settings(issue.repository), key)
 
+    def _listed(self) -> str:
+        for name, kind in self._named.items():
+            if kind == "bundle":
+                place_of(self._bundles[name], self.repairs.repositories, self._key("bundles"))
+            else:
+                self.settings(self.repository(name))
+        return f"{len(self._named)} repositories"
+
     async def _all_made(self) -> int:
         for name in self._named:
             await self.instance(f"repair-{name}", 0)
@@ -248,4 +278,4 @@ class RepairEnvironment(HybridEnvironment):
                 count = thread.submit(asyncio.run, self._all_made()).result()
             except TrajectoryFailure as error:
                 raise FlywheelError(f"No repository can be run here: {error.reason}.", INSTALL) from error
-        return f"{count} repositories, whose tests were checked"
+        return f"the tests of {count} repositories notice their faults"

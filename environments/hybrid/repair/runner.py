@@ -25,12 +25,10 @@ LIBRARIES = "/opt/libraries"
 """Folder of pytest and of the repositories' dependencies in a sandbox."""
 _INSIDE = Path(__file__).parent / "inside"
 _PACKAGES = (
-    "/usr/lib/python3*/dist-packages",
-    "/usr/lib/python3*/site-packages",
-    "/usr/local/lib/python3*/dist-packages",
-    "/usr/local/lib/python3*/site-packages",
-    "/usr/lib/python3*/ensurepip",
-    "/usr/local/lib/python3*/ensurepip",
+    "/usr/lib*/python3*/*-packages",
+    "/usr/local/lib*/python3*/*-packages",
+    "/usr/lib*/python3*/ensurepip",
+    "/usr/local/lib*/python3*/ensurepip",
     "/usr/share/python-wheels",
 )
 """Folders with installed packages, or with bundled ones."""

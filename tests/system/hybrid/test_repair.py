@@ -276,14 +276,26 @@ def refused(**keys: object) -> RepairEnvironment:
 
 
 def examined(environment: RepairEnvironment) -> str:
-    """What the check of the repositories finds, as at the start of a run."""
-    (probe,) = [one for one in environment.probes() if one.name == "repositories"]
+    """What `flywheel doctor` finds about the hidden tests."""
+    (probe,) = [one for one in environment.probes() if one.name == "hidden tests"]
     return probe.examine()
 
 
-def test_the_start_checks_the_tests_of_all_repositories() -> None:
+def test_doctor_checks_the_tests_of_all_repositories() -> None:
     ((_, environment, _),) = SHARED
     assert "4 repositories" in examined(environment)
+
+
+def test_a_lease_of_a_repository_that_is_refused_stops_with_its_message(tmp_path: Path) -> None:
+    source = written(tmp_path / "lamps", {**LAMPS, "tests/test_more.py": "def test_wrong():\n    assert False\n"})
+    environment = refused(sources=(str(source),), browsers=1, pages=1)
+
+    async def inside() -> None:
+        async with SandboxPool([environment]) as pool, pool.lease(environment.task("repair-lamps"), 1):
+            raise AssertionError
+
+    with pytest.raises(UsageError, match=r"tests of .*lamps fail before any change: tests/test_more.py::test_wrong"):
+        asyncio.run(inside())
 
 
 def test_a_source_whose_tests_fail_before_a_change_is_refused(tmp_path: Path, sentence: Sentences) -> None:

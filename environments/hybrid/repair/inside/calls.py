@@ -441,6 +441,18 @@ def _examples(sources: list[str]) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Reads a changed source instead of a module's file, and neither reads nor writes its bytecode."""
+
+    source = b""
+
+    def path_stats(self, path: Any) -> Any:
+        raise OSError
+
+    def get_data(self, path: Any) -> bytes:
+        return self.source
+
+
 class _Changed:
     """Imports one module from a changed source, and all others as usual."""
 
@@ -451,14 +463,10 @@ class _Changed:
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is None or spec.origin != self.path:
             return None
-        changed = self
-
-        class Loader(importlib.machinery.SourceFileLoader):
-            def get_code(self, fullname: str) -> Any:
-                return compile(changed.source, changed.path, "exec", dont_inherit=True)
-
+        loader = _Loader(name, self.path)
+        loader.source = self.source
         return importlib.util.spec_from_file_location(
-            name, self.path, loader=Loader(name, self.path), submodule_search_locations=spec.submodule_search_locations
+            name, self.path, loader=loader, submodule_search_locations=spec.submodule_search_locations
         )
 
 

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,17 @@ def test_the_default_packages_are_tasks_of_the_catalog() -> None:
     assert len(PACKAGES) >= 10
     for name in PACKAGES:
         assert installed(name, "environments.repair.packages").modules
+
+
+def test_the_start_of_a_run_reads_the_repositories_and_runs_nothing(tmp_path: Path, sentence: Sentences) -> None:
+    environment = RepairEnvironment("repair", RepairConfig(kind="repair", packages=("toml", "semver")))
+    probes = {one.name: one for one in environment.probes()}
+    assert probes["repositories"].examine() == "2 repositories"
+    assert probes["repositories"].required and not probes["hidden tests"].required
+    assert environment.entries["repair-toml"].lineage == f"toml {metadata.version('toml')}"
+    with sentence.raises(UsageError, "environments.repair.libraries", "nowhere"):
+        wrong = RepairConfig(kind="repair", packages=("toml",), libraries=str(tmp_path / "nowhere"))
+        next(one for one in RepairEnvironment("repair", wrong).probes() if one.name == "repositories").examine()
 
 
 def test_the_tests_time_must_fit_into_a_step_s() -> None:
