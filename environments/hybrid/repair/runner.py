@@ -5,6 +5,7 @@ packages are hidden, so that neither a policy nor a repository can read or impor
 """
 
 import json
+import re
 import shlex
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -24,21 +25,35 @@ MAX_ANSWER = 32 << 20
 LIBRARIES = "/opt/libraries"
 """Folder of pytest and of the repositories' dependencies in a sandbox."""
 _INSIDE = Path(__file__).parent / "inside"
-_PACKAGES = (
-    "/usr/lib*/python3*/*-packages",
-    "/usr/local/lib*/python3*/*-packages",
-    "/usr/lib*/python3*/ensurepip",
-    "/usr/local/lib*/python3*/ensurepip",
-    "/usr/share/python-wheels",
+_FOLDERS = (
+    "/usr",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/libexec",
+    "/usr/local",
+    "/usr/local/lib",
+    "/usr/share",
 )
-"""Folders with installed packages, or with bundled ones."""
+"""Folders of which only some subfolders stay visible."""
+_KEPT = re.compile(
+    r"s?bin|lib(32|64|exec)?|local|share|.*-linux-.*|python3\.\d+|git-core|coreutils|gcc.*|locale|perl.*|terminfo|zoneinfo"
+)
+"""Subfolders with programs, shared libraries, the standard library, languages and time zones."""
+_BUNDLED = ("/usr/lib*/python3.*/*-packages", "/usr/local/lib*/python3.*/*-packages")
+_BUNDLED += ("/usr/lib*/python3.*/ensurepip", "/usr/local/lib*/python3.*/ensurepip")
 
 
 @cache
 def hidden() -> Mounts:
-    """Hides the machine's installed Python packages; the standard library stays."""
-    found = (place for pattern in _PACKAGES for place in glob(pattern) if not Path(place).is_symlink())
-    return Mounts(hidden=tuple(sorted({str(Path(place).resolve()) for place in found if Path(place).is_dir()})))
+    """Hides all folders of `/usr` that may have Python packages, installed or bundled with other software.
+
+    Programs, shared libraries and Python's standard library stay.
+    """
+    inner = (Path(place) for folder in _FOLDERS if Path(folder).is_dir() for place in sorted(Path(folder).iterdir()))
+    found = [one for one in inner if not _KEPT.fullmatch(one.name)]
+    found += [Path(place) for pattern in _BUNDLED for place in sorted(glob(pattern))]
+    return Mounts(hidden=tuple(str(one) for one in found if one.is_dir() and one.resolve() == one))
 
 
 @dataclass(frozen=True, slots=True)

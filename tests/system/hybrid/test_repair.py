@@ -11,7 +11,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from environments.hybrid.repair.environment import RepairConfig, RepairEnvironment, RepairReward, RepairSandbox
+from environments.hybrid.repair.environment import (
+    PACKAGES,
+    RepairConfig,
+    RepairEnvironment,
+    RepairReward,
+    RepairSandbox,
+)
 from environments.hybrid.repair.tasks import TEST, RepairInstance
 from environments.hybrid.scripted import solve
 from environments.pool import SandboxPool
@@ -185,12 +191,13 @@ def test_a_table_of_the_shown_calls_is_no_repair() -> None:
 
 def test_no_answer_and_no_other_copy_of_the_package_is_in_the_sandbox() -> None:
     async def work(sandbox: RepairSandbox) -> str:
-        find = "find / -name 'jsonpointer*' -not -path '/proc/*' 2>/dev/null; ls /usr/lib/python3/dist-packages; id -u"
+        names = " -o ".join(f"-name {name}.py -o -type d -name {name}" for name in PACKAGES if name != "idna")
+        find = rf"find / \( {names} -o -type d -name idna \) -not -path '/proc/*' 2>/dev/null; python3 -m pip --version"
         return (await sandbox.workspace.terminal.run(find)).output
 
-    *found, user = leased(PLAIN, work).split()
-    assert "/work/jsonpointer.py" in found and user == "1000"
-    assert all(place.startswith("/work/") for place in found), "no installed package is visible"
+    first, *rest = leased(PLAIN, work).splitlines()
+    assert first == "/work/jsonpointer.py"
+    assert [line for line in rest if not line.startswith("/work/")] == ["/usr/bin/python3: No module named pip"]
 
 
 CHEATS = list(cheats(RepairInstance((), None, ()), "lamp/bulb.py"))  # type: ignore[arg-type]
