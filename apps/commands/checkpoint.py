@@ -1,22 +1,41 @@
-"""Implement `flywheel checkpoint`: inspect a training's checkpoints, verify them, reshard them, extract the weights."""
+"""Implement `flywheel checkpoint`: inspect, verify, reshard, export and show checkpoints, and convert them."""
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, print_result, resolve, sweep_exports
+from apps.options import (
+    AsJson,
+    ConfigFile,
+    Overrides,
+    print_json,
+    print_line,
+    print_note,
+    print_result,
+    resolve,
+    sweep_exports,
+)
 from common.text import counted
 
 if TYPE_CHECKING:
     from learning.checkpoint.offline import Inspected
+    from learning.conversion.source import Source
 
 Place = Annotated[
     str, typer.Argument(metavar="PLACE", help="A training's checkpoints: a folder or s3://bucket/prefix.")
 ]
 NAMED, SHOWN = 3, 10
 """Maximum names of tensors in a printed line, and maximum printed lines about files."""
+Folder = Annotated[Path, typer.Argument(metavar="PATH", help="Folder of a checkpoint, or of a trainer's checkpoints.")]
+Prefix = Annotated[
+    str | None,
+    typer.Option("--prefix", help="Prefix of the weights' names in DCP's format; found by the names if not given."),
+]
+INTERVAL_S = 5.0
+"""Minimum time between two lines of progress, in seconds."""
 Step = Annotated[int | None, typer.Option("--step", help="Step of the checkpoint; the last one if not given.")]
 
 
@@ -90,6 +109,94 @@ def export(
     print_result(as_json, made, f"step {made.step} is in {made.directory}")
 
 
+def show(path: Folder, step: Step = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
+    """Show the contents of any trainer's checkpoint: trainer, step, parallel layout and tensors."""
+    from learning.conversion.opening import open_checkpoint
+
+    source = open_checkpoint(path, step, prefix)
+    print_result(as_json, _described(source), lambda: _show_source(source))
+
+
+def convert(
+    path: Folder,
+    to: Annotated[Path, typer.Argument(metavar="TO", help="A new folder; it appears whole or not at all.")],
+    form: Annotated[str, typer.Option("--format", metavar="NAME", help="Format to write: hf, dcp or flywheel.")],
+    shards: Annotated[int, typer.Option("--shards", help="Number of files, or of ranks in DCP's format.")] = 1,
+    parent: Annotated[
+        Path | None,
+        typer.Option("--parent", metavar="DIR", help="Hugging Face directory with the config of the network."),
+    ] = None,
+    step: Step = None,
+    prefix: Prefix = None,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a trainer's checkpoint to another format and number of shards, tensor by tensor."""
+    from learning.conversion.convert import convert as write
+
+    sweep_exports(to)
+    last = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > INTERVAL_S:
+            last = time.monotonic()
+            print_note(f"converted {_size(done)} of {_size(total)}")
+
+    made = write(path, to, form, shards, parent, step, prefix, report)
+    for note in made.notes:
+        print_note(note)
+    written = f"{counted(made.tensors, 'tensor')}, {_size(made.bytes)}, in {counted(made.files, 'file')}"
+    print_result(as_json, made, f"{made.directory}: {written} ({made.format})")
+
+
+def _described(source: "Source") -> dict[str, Any]:
+    from learning.conversion.source import MASTER, WEIGHT
+
+    tensors = {
+        entry.name: {
+            "dtype": str(entry.tensor.dtype).removeprefix("torch."),
+            "shape": entry.tensor.shape,
+            "bytes": entry.tensor.nbytes,
+            "kind": entry.kind,
+            "weight": entry.weight,
+            "optimizer_state": entry.kind not in (WEIGHT, MASTER),
+        }
+        for entry in source.entries
+    }
+    return {
+        "place": str(source.place),
+        "format": source.format,
+        "trainer": source.trainer,
+        "step": source.step,
+        "layout": dict(source.layout),
+        "tied": dict(source.tied),
+        "notes": source.notes,
+        "tensors": tensors,
+    }
+
+
+def _show_source(source: "Source") -> None:
+    from tasks.running.console import make_table, out
+
+    console = out()
+    layout = ", ".join(f"{kind} {number}" for kind, number in source.layout.items())
+    step = "" if source.step is None else f", step {source.step}"
+    console.print(f"{source.place}: {source.format} of {source.trainer}{step}; {layout or 'layout unknown'}")
+    for kind in source.kinds:
+        found = source.of_kind(kind).values()
+        console.print(f"{kind}: {counted(len(found), 'tensor')}, {_size(sum(one.nbytes for one in found))}")
+    for name, other in source.tied.items():
+        console.print(f"{name} is the same tensor as {other}")
+    for note in source.notes:
+        console.print(note)
+    table = make_table("<tensor", "<type", "<shape", ">bytes", "<kind")
+    for entry in source.entries:
+        one = entry.tensor
+        shape = " x ".join(map(str, one.shape))
+        table.add_row(entry.name, str(one.dtype).removeprefix("torch."), shape, f"{one.nbytes:,}", entry.kind)
+    console.print(table)
+
+
 def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
     """Opens the store of a path; uses the settings of the config's lake for S3."""
     from learning.checkpoint import open_store
@@ -130,4 +237,4 @@ def _verdict(ok: bool) -> str:
     return "all as saved" if ok else "damaged"
 
 
-VERBS = (inspect, verify, reshard, export)
+VERBS = (inspect, verify, reshard, export, show, convert)

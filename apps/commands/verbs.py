@@ -1,6 +1,7 @@
 """Define the verbs of the command line. Each imports its modules when it is called, so that help is fast."""
 
 import webbrowser
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -384,13 +385,18 @@ GROUPS = {
     "tasks": ("List tasks and make new ones from them.", synthesis.VERBS),
     "data": ("Export and import trajectories in other projects' formats.", data.VERBS),
     "pretrain": ("Make a base policy from rendered pages.", pretraining.VERBS),
-    "checkpoint": ("Inspect, verify and convert the checkpoints of a training.", checkpoint.VERBS),
+    "checkpoint": ("Inspect, verify and convert checkpoints, also those of other trainers.", checkpoint.VERBS),
     "trajectories": ("Find and show trajectories; alone it is `trajectories list`.", trajectories.VERBS),
     "quality": ("Show the quality gate's results; alone it is `quality show`.", quality.VERBS),
 }
 """Verbs of two words: the description of each first word, and its second ones."""
-DEFAULTS = {"trajectories": "list"}
-"""Second word of a verb that is given without one; `show` for the other first words, if they have it."""
+DEFAULTS = ("list", "show")
+
+
+def default_word(commands: Mapping[str, Any]) -> str | None:
+    """Returns the second word of a verb that is given without one: the first of `DEFAULTS` that needs no argument."""
+    found = (word for word in DEFAULTS if word in commands)
+    return next((word for word in found if not any(one.required for one in commands[word].params)), None)
 
 
 class ShownByDefault(TyperGroup):
@@ -399,7 +405,7 @@ class ShownByDefault(TyperGroup):
     @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Names the verb."""
-        word = DEFAULTS.get(self.name or "", "show")
-        if word in self.commands and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
+        word = default_word(self.commands)
+        if word and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
             args = [word, *args]
         return super().parse_args(ctx, args)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _StorageInfo
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
-from torch.distributed.checkpoint.planner import SavePlan
+from torch.distributed.checkpoint.planner import SavePlan, WriteItem
 
 from learning.checkpoint.manifest import Manifest, TensorEntry, TensorPiece, folder_of
 from learning.checkpoint.planner import box_of, bytes_of
@@ -162,15 +162,31 @@ def saving_plan(plan: SavePlan, state: State, metadata: Metadata | None) -> Savi
 
 def taken(plan: SavePlan, pinned: bool = False) -> list[Slot]:
     """Allocates slots for a rank's items, ordered by tensor and offset, as in the rank's file."""
-    items = sorted(plan.items, key=lambda item: (item.index.fqn, box_of(item).offsets))
+    items = _ordered(plan)
     memory = _memory(sum(padded(bytes_of(item)) for item in items), pinned)
     parts, at = [], 0
     for item in items:
-        assert item.tensor_data is not None
-        numbers = memory[at : at + bytes_of(item)].view(item.tensor_data.properties.dtype)
+        numbers = memory[at : at + bytes_of(item)].view(_dtype(item))
         parts.append((item.index.fqn, box_of(item), numbers.view(box_of(item).sizes)))
         at += padded(bytes_of(item))
     return laid_out(parts)
+
+
+def unstaged(plan: SavePlan) -> list[Slot]:
+    """Makes the slots of `taken` without memory, for numbers that are read while they are written."""
+    boxes = [(item, box_of(item)) for item in _ordered(plan)]
+    return laid_out(
+        (item.index.fqn, box, torch.empty(box.sizes, dtype=_dtype(item), device="meta")) for item, box in boxes
+    )
+
+
+def _ordered(plan: SavePlan) -> list[WriteItem]:
+    return sorted(plan.items, key=lambda item: (item.index.fqn, box_of(item).offsets))
+
+
+def _dtype(item: WriteItem) -> torch.dtype:
+    assert item.tensor_data is not None
+    return item.tensor_data.properties.dtype
 
 
 def described(planned: Metadata, written: list[Written], step: int, extra: dict[str, Any]) -> tuple[Manifest, Metadata]:

@@ -15,6 +15,7 @@ from learning.checkpoint.manifest import (
     MANIFEST,
     METADATA,
     Manifest,
+    TensorEntry,
     already_there,
     commit,
     committed,
@@ -123,7 +124,7 @@ def reshard(source: ObjectStore, target: ObjectStore, ranks: int, step: int | No
     folder, attempt = folder_of(manifest.step), uuid.uuid4().hex[:8]
     if f"{folder}/{MANIFEST}" in target.sizes(folder):
         raise already_there(target, manifest.step)
-    plans, metadata = global_plan([local_plan(_rows(manifest, rank, ranks)) for rank in range(ranks)])
+    plans, metadata = global_plan([local_plan(row_shards(manifest.tensors, rank, ranks)) for rank in range(ranks)])
     written = []
     try:
         for rank, plan in enumerate(plans):
@@ -149,16 +150,10 @@ def read_tensors(store: ObjectStore, manifest: Manifest, names: Iterable[str]) -
         yield name, tensor
 
 
-def _fill(store: ObjectStore, manifest: Manifest, holdings: list[LocalBox]) -> None:
-    plan = loading_plan(manifest, [[(held.name, held.box) for held in holdings]])
-    dtypes = {name: entry.torch_dtype for name, entry in manifest.tensors.items()}
-    place_own(plan, 0, read_blocks(store, folder_of(manifest.step), plan, 0, dtypes), holdings)
-
-
-def _rows(manifest: Manifest, rank: int, ranks: int) -> State:
+def row_shards(tensors: Mapping[str, TensorEntry], rank: int, ranks: int) -> State:
     """Returns the rows of every tensor that a rank would hold, as `Stretch`es without memory."""
     state: dict[str, Stretch] = {}
-    for at, (name, entry) in enumerate(manifest.tensors.items()):
+    for at, (name, entry) in enumerate(tensors.items()):
         count = Box(entry.shape, entry.shape).numel
         rows = entry.shape[0] if entry.shape else 1
         row = count // rows if rows else 0
@@ -168,6 +163,12 @@ def _rows(manifest: Manifest, rank: int, ranks: int) -> State:
         numbers = torch.empty((high - low) * row, dtype=entry.torch_dtype, device="meta")
         state[name] = Stretch(numbers, entry.shape, low * row)
     return state
+
+
+def _fill(store: ObjectStore, manifest: Manifest, holdings: list[LocalBox]) -> None:
+    plan = loading_plan(manifest, [[(held.name, held.box) for held in holdings]])
+    dtypes = {name: entry.torch_dtype for name, entry in manifest.tensors.items()}
+    place_own(plan, 0, read_blocks(store, folder_of(manifest.step), plan, 0, dtypes), holdings)
 
 
 def _sha256(store: ObjectStore, name: str, size: int) -> str:

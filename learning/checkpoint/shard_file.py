@@ -7,7 +7,7 @@ and kept. A save then only copies numbers from the staging buffers to the file, 
 import hashlib
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO, Any, cast
@@ -44,7 +44,7 @@ class Slot:
     """Offset of the box's archive in the file, in bytes."""
     shell: Shell
     memory: Tensor
-    """Contiguous, on the CPU, shaped like the box."""
+    """Contiguous, on the CPU, shaped like the box; on no device if the numbers are not staged."""
 
     @property
     def start(self) -> int:
@@ -98,8 +98,21 @@ def padded(position: int) -> int:
     return -(-position // ALIGN) * ALIGN
 
 
-def write_file(store: ObjectStore, folder: str, file: str, slots: list[Slot]) -> Written:
+def write_file(
+    store: ObjectStore,
+    folder: str,
+    file: str,
+    slots: list[Slot],
+    numbers: Callable[[Slot], Iterable[Tensor]] | None = None,
+) -> Written:
     """Writes a rank's file; no file if there is nothing to write.
+
+    Args:
+        store: store of the checkpoint.
+        folder: folder of the step.
+        file: name of the file.
+        slots: boxes to write, consecutive.
+        numbers: yields the numbers of a slot in row-major parts; the slot's staging memory if not given.
 
     Raises:
         CheckpointError: no space is left, or the store fails.
@@ -113,7 +126,8 @@ def write_file(store: ObjectStore, folder: str, file: str, slots: list[Slot]) ->
         for slot in slots:
             _put(sink, digest, bytes(slot.at - at) + slot.shell.head)
             block = block_bytes(slot.box.sizes, slot.memory.element_size())
-            sums = tuple(zlib.crc32(part) for part in _hashed(sink, digest, slot.memory, block))
+            parts = [slot.memory] if numbers is None else numbers(slot)
+            sums = tuple(_sums(sink, digest, parts, block))
             _put(sink, digest, slot.shell.tail)
             at = slot.at + slot.length
             pieces.append(
@@ -141,12 +155,20 @@ def laid_out(boxes: Iterable[tuple[str, Box, Tensor]]) -> list[Slot]:
     return slots
 
 
-def _hashed(sink: Sink, digest: Any, memory: Tensor, block: int) -> Iterator[memoryview]:
-    numbers = bytes_in(memory)
-    for low in range(0, len(numbers), block):
-        part = numbers[low : low + block]
-        _put(sink, digest, part)
-        yield part
+def _sums(sink: Sink, digest: Any, parts: Iterable[Tensor], block: int) -> Iterator[int]:
+    """Writes parts, and yields the CRC-32 of each block."""
+    total, room = 0, block
+    for part in parts:
+        rest = bytes_in(part)
+        while rest:
+            now, rest = rest[:room], rest[room:]
+            _put(sink, digest, now)
+            total, room = zlib.crc32(now, total), room - len(now)
+            if not room:
+                yield total
+                total, room = 0, block
+    if room < block:
+        yield total
 
 
 def _put(sink: Sink, digest: Any, data: bytes | memoryview) -> None:

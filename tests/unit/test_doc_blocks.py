@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from apps.cli import make_app
-from apps.commands.verbs import DEFAULTS
+from apps.commands.verbs import default_word
 from environments.catalog import catalog
 from schemas.config import load_config
 from schemas.failure import UsageError
@@ -70,13 +70,13 @@ def parsed(words: list[str]) -> dict[str, Any]:
     """The parameters that the command reads from these words; click refuses what it does not know."""
     command, name = APP, "flywheel"
     while hasattr(command, "commands"):
-        default = DEFAULTS.get(name, "show")
-        words = words or [default]
+        default = default_word(command.commands)
+        words = words or [default or ""]
         if words[0] in ("--version", "--install-completion", "--show-completion"):
             return {}
         if words[0] in ("--log-json",):
             words = words[1:]
-        if default in command.commands and words[0] not in command.commands:
+        if default and words[0] not in command.commands:
             words = [default, *words]
         assert words[0] in command.commands, f"there is no verb {words[0]}"
         command, name, words = command.commands[words[0]], words[0], words[1:]

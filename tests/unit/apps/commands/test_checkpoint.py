@@ -73,3 +73,26 @@ def test_errors_are_one_line_with_the_address(flywheel: Call, place: Path, tmp_p
     sentence(err)
     code, _, err = flywheel("checkpoint", "export", place, "--to", tmp_path / "out", "--parent", tmp_path)
     assert code == 2 and "has no config.json" in err
+
+
+def test_a_checkpoint_is_shown_and_converted(flywheel: Call, place: Path, tmp_path: Path, sentence: Sentences):
+    code, out, err = flywheel("checkpoint", "show", place, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert (found["format"], found["step"], found["layout"]) == ("flywheel", 20, {"ranks": 1})
+    weight = {"dtype": "float32", "shape": [4, 3], "bytes": 48, "kind": "weight", "weight": "model.w"}
+    assert found["tensors"]["model.w"] == {**weight, "optimizer_state": False}
+    assert found["tensors"]["adam.step"]["optimizer_state"]
+    code, out, _ = flywheel("checkpoint", "show", place, "--step", 10)
+    assert code == 0 and "step 10; ranks 1" in out and "4 x 3" in out
+    words = ("checkpoint", "convert", place, tmp_path / "hf", "--format", "hf", "--prefix", "model.")
+    code, out, err = flywheel(*words)
+    assert code == 0
+    sentence(out + err)
+    code, out, err = flywheel(*words, "--json")
+    assert (code, out) == (2, "") and "already there" in err
+    code, out, _ = flywheel("checkpoint", "show", tmp_path / "hf", "--json")
+    assert code == 0 and list(json.loads(out)["tensors"]) == ["w"]
+    code, _, err = flywheel("checkpoint", "convert", place, tmp_path / "new", "--format", "zip")
+    assert code == 2
+    sentence(err, "zip")
