@@ -33,6 +33,8 @@ _PLAIN: Mapping[tuple[str, str], Any] = {
     ("builtins", "bytearray"): bytearray,
     ("builtins", "complex"): complex,
     ("torch", "Size"): torch.Size,
+    ("torch", "Tensor"): StoredTensor,
+    ("torch.nn.parameter", "Parameter"): StoredTensor,
     ("torch", "device"): str,
     ("torch.serialization", "_get_layout"): _get_layout,
 }
@@ -184,6 +186,8 @@ class _Unpickler(pickle.Unpickler):
             return self._tensor
         if module == "torch._utils" and name == "_rebuild_parameter":
             return lambda tensor, *_: tensor
+        if (module, name) == ("torch._tensor", "_rebuild_from_type_v2"):  # of a tensor that has attributes
+            return lambda build, _, arguments, __: build(*arguments)
         if module in ("torch", "torch.storage"):
             if name in _STORAGES:
                 return _STORAGES[name]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from learning.conversion.dcp import open_dcp, open_flywheel
+from learning.conversion.deepspeed import open_deepspeed
 from learning.conversion.hugging_face import open_hugging_face
 from learning.conversion.source import Source, checked
 from schemas.failure import CheckpointError
@@ -12,7 +13,7 @@ _UNREADABLE = (
     ("pytorch_model*.bin", "pickled weights", "Save them as safetensors."),
 )
 """Files of known checkpoints that are not read: their pattern, their name, and what to do."""
-_KNOWN = "Known are Hugging Face safetensors, torch DCP and this project's checkpoints."
+_KNOWN = "Known are Hugging Face safetensors, torch DCP, DeepSpeed ZeRO and this project's checkpoints."
 
 
 def open_checkpoint(path: Path, step: int | None = None, prefix: str | None = None) -> Source:
@@ -29,7 +30,12 @@ def open_checkpoint(path: Path, step: int | None = None, prefix: str | None = No
     """
     if not path.is_dir():
         raise CheckpointError(f"{path} is not a folder.", "Give the folder of a checkpoint on this machine.")
-    source = open_flywheel(path, step, prefix) or open_dcp(path, step, prefix) or open_hugging_face(path)
+    source = (
+        open_flywheel(path, step, prefix)
+        or open_deepspeed(path, step)
+        or open_dcp(path, step, prefix)
+        or open_hugging_face(path)
+    )
     if source is not None:
         return checked(source)
     for pattern, what, hint in _UNREADABLE:
