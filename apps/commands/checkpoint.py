@@ -120,11 +120,19 @@ def show(path: Folder, step: Step = None, prefix: Prefix = None, as_json: AsJson
 def convert(
     path: Folder,
     to: Annotated[Path, typer.Argument(metavar="TO", help="A new folder; it appears whole or not at all.")],
-    form: Annotated[str, typer.Option("--format", metavar="NAME", help="Format to write: hf, dcp or flywheel.")],
+    form: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="Format to write: hf, dcp, flywheel or megatron.")
+    ],
     shards: Annotated[int, typer.Option("--shards", help="Number of files, or of ranks in DCP's format.")] = 1,
     parent: Annotated[
         Path | None,
         typer.Option("--parent", metavar="DIR", help="Hugging Face directory with the config of the network."),
+    ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(
+            "--family", help="Family that maps Megatron's names: qwen2, qwen2.5, qwen3; the config's if not given."
+        ),
     ] = None,
     step: Step = None,
     prefix: Prefix = None,
@@ -142,7 +150,7 @@ def convert(
             last = time.monotonic()
             print_note(f"converted {_size(done)} of {_size(total)}")
 
-    made = write(path, to, form, shards, parent, step, prefix, report)
+    made = write(path, to, form, shards, parent, step, prefix, family, report)
     for note in made.notes:
         print_note(note)
     written = f"{counted(made.tensors, 'tensor')}, {_size(made.bytes)}, in {counted(made.files, 'file')}"

@@ -2,20 +2,22 @@
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from common.atomic_folder import atomic_folder
 from learning.conversion.dcp import check_sums, write_dcp
+from learning.conversion.families import family_of, network_of, to_hugging_face, to_megatron
 from learning.conversion.hugging_face import config_of, write_hugging_face
+from learning.conversion.megatron import write_megatron
 from learning.conversion.opening import open_checkpoint
-from learning.conversion.source import MASTER, WEIGHT, Source
+from learning.conversion.source import MASTER, WEIGHT, Entry, Source
 from learning.conversion.stored import StoredTensor, equal
 from models.safe import PICKLES
 from schemas.failure import CheckpointError, UsageError
 
-FORMATS = ("hf", "dcp", "flywheel")
+FORMATS = ("hf", "dcp", "flywheel", "megatron")
 """Formats that can be written."""
 _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "training", "adapter", *(f"*{one}" for one in PICKLES))
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
@@ -44,6 +46,7 @@ def convert(
     parent: Path | None = None,
     step: int | None = None,
     prefix: str | None = None,
+    family: str | None = None,
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Converted:
     """Converts a checkpoint; `to` appears whole or not at all.
@@ -57,6 +60,7 @@ def convert(
             directory.
         step: step to convert; the last one if not given.
         prefix: prefix of the weights' names in DCP's format; found by the names if not given.
+        family: family for the mapping between Megatron's names and Hugging Face's; that of the config if not given.
         progress: gets the written and all bytes after each slice.
 
     Raises:
@@ -66,8 +70,9 @@ def convert(
     """
     _check_usage(to, form, shards, parent)
     source = open_checkpoint(path, step, prefix)
-    config = config_of(parent or source.place)
-    tensors, notes = _selected(source, form, config)
+    config = {**source.sizes, **config_of(parent or source.place)}
+    source = _renamed(source, form, family, config)
+    tensors, notes = _selected(source, form, family, config)
     if source.format == "flywheel":
         check_sums(source)
     total = sum(tensor.nbytes for tensor in tensors.values())
@@ -85,6 +90,9 @@ def convert(
                 shutil.copytree(origin, whole, ignore=shutil.ignore_patterns(*_WEIGHT_FILES))
             whole.mkdir(exist_ok=True)
             files = write_hugging_face(tensors, whole, shards, moved)
+        elif form == "megatron":
+            layers = network_of(config, path).layers
+            files = write_megatron(tensors, whole, shards, source.step or 0, layers, moved)
         else:
             files = write_dcp(tensors, whole, shards, source.step or 0, source.extra, moved, form == "flywheel")
         if to.exists():
@@ -108,11 +116,36 @@ def _occupied(to: Path) -> UsageError:
     return UsageError(f"{to} is already there.", "Name a new folder; nothing is overwritten.")
 
 
-def _selected(source: Source, form: str, config: Mapping[str, Any]) -> tuple[dict[str, StoredTensor], list[str]]:
+def _renamed(source: Source, form: str, family: str | None, config: Mapping[str, Any]) -> Source:
+    """Gives the tensors of a Megatron checkpoint Hugging Face's names, if the format or the user requires it."""
+    if source.format == form == "megatron":
+        raise UsageError(f"{source.place} is a checkpoint of Megatron.", "Load it: Megatron reshards while it loads.")
+    if source.format != "megatron" or (form != "hf" and family is None):
+        return source
+    mapping, network = family_of(family, config), network_of(config, source.place)
+    entries: list[Entry] = []
+    notes: dict[str, None] = {}
+    kinds = [kind for kind in source.kinds if kind != "state" and (form != "hf" or kind == WEIGHT)]
+    for kind in kinds:
+        found, cut = to_hugging_face(source.of_kind(kind), mapping, network, source.place)
+        entries += [Entry(f"{kind}:{name}", kind, name, tensor) for name, tensor in found.items()]
+        notes |= dict.fromkeys(cut)
+    if others := [kind for kind in source.kinds if kind not in kinds]:
+        notes[f"left out: {', '.join(others)}"] = None
+    return replace(source, format="renamed", entries=tuple(entries), notes=(*source.notes, *notes))
+
+
+def _selected(
+    source: Source, form: str, family: str | None, config: Mapping[str, Any]
+) -> tuple[dict[str, StoredTensor], list[str]]:
     """Selects and names the tensors to write, and describes the others."""
     if form == "hf":
         return _weights(source, config)
-    if source.format in ("dcp", "flywheel"):
+    if form == "megatron":
+        weights, notes = _weights(source, config)
+        mapping, network = family_of(family, config), network_of(config, source.place)
+        return to_megatron(weights, mapping, network, source.place), notes
+    if source.format in ("dcp", "flywheel", "megatron"):
         return {entry.name: entry.tensor for entry in source.entries}, []
     main = MASTER if MASTER in source.kinds else WEIGHT
     weights = {**source.of_kind(WEIGHT), **source.of_kind(main)}

@@ -5,6 +5,7 @@ from pathlib import Path
 from learning.conversion.dcp import open_dcp, open_flywheel
 from learning.conversion.deepspeed import open_deepspeed
 from learning.conversion.hugging_face import open_hugging_face
+from learning.conversion.megatron import open_megatron
 from learning.conversion.source import Source, checked
 from schemas.failure import CheckpointError
 
@@ -13,7 +14,7 @@ _UNREADABLE = (
     ("pytorch_model*.bin", "pickled weights", "Save them as safetensors."),
 )
 """Files of known checkpoints that are not read: their pattern, their name, and what to do."""
-_KNOWN = "Known are Hugging Face safetensors, torch DCP, DeepSpeed ZeRO and this project's checkpoints."
+_KNOWN = "Known are Hugging Face safetensors, torch DCP, DeepSpeed ZeRO, Megatron Core and this project's checkpoints."
 
 
 def open_checkpoint(path: Path, step: int | None = None, prefix: str | None = None) -> Source:
@@ -33,6 +34,7 @@ def open_checkpoint(path: Path, step: int | None = None, prefix: str | None = No
     source = (
         open_flywheel(path, step, prefix)
         or open_deepspeed(path, step)
+        or open_megatron(path, step, prefix)
         or open_dcp(path, step, prefix)
         or open_hugging_face(path)
     )

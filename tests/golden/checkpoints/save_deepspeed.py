@@ -3,7 +3,7 @@
 The network has tied weights, a buffer, a frozen layer and two parameter groups, with sizes that no rank count divides.
 
     pip install deepspeed==0.19.8 torch==2.13.0 safetensors
-    python -m torch.distributed.run --standalone --nproc-per-node 3 tests/golden/checkpoints/save_deepspeed.py 1 FOLDER
+    torchrun --standalone --nproc-per-node 3 tests/golden/checkpoints/save_deepspeed.py 1 FOLDER
 """
 
 import os
