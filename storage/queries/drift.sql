@@ -8,7 +8,7 @@ known AS (
     WHERE iteration BETWEEN greatest(0, $iteration - $window) AND $iteration AND success IS NOT NULL
 ),
 acted AS (
-    SELECT now, action_type, screen_width, screen_height
+    SELECT now, actions, screen_width, screen_height
     FROM known JOIN steps USING (iteration, trajectory_id)
 ),
 pictures AS (
@@ -44,7 +44,8 @@ counted AS (
     SELECT 'rewards' AS measure, now, count(*) AS n, format('{:.1f}', floor(reward * 10) / 10) AS category
     FROM known WHERE reward IS NOT NULL GROUP BY ALL
     UNION ALL BY NAME
-    SELECT 'actions' AS measure, now, count(*) AS n, coalesce(action_type, 'none') AS category FROM acted GROUP BY ALL
+    SELECT 'actions' AS measure, now, count(*) AS n, coalesce(action ->> 'type', 'none') AS category
+    FROM (SELECT now, unnest(if(len(actions) = 0, [NULL], actions)) AS action FROM acted) GROUP BY ALL
     UNION ALL BY NAME
     SELECT 'sizes' AS measure, now, count(*) AS n, screen_width || ' x ' || screen_height AS category
     FROM acted GROUP BY ALL

@@ -14,7 +14,7 @@ def fill(lake: Lake, iteration: int, steps: int, reward: float, kind: str, new_s
     base = {**DEFAULTS["trajectories"], "iteration": iteration, "n_steps": steps, "reward": reward}
     lake.append("trajectories", [{**base, "trajectory_id": name, "seed": at} for at, name in enumerate(ids)])
     shots = [f"{(1000 * iteration if new_screens else 0) + number:064x}" for number in range(60)]
-    step = {**DEFAULTS["steps"], "iteration": iteration, "action_type": kind}
+    step = {**DEFAULTS["steps"], "iteration": iteration, "actions": ['{"type":"wait"}', f'{{"type":"{kind}"}}']}
     lake.append("steps", [{**step, "trajectory_id": n, "screenshot": s} for n, s in zip(ids, shots, strict=True)])
     shot = {**DEFAULTS["screenshots"], "iteration": iteration}
     lake.append("screenshots", [{**shot, "sha256": sha, "phash": sha} for sha in shots])
