@@ -226,7 +226,7 @@ class Search:
         """Returns the kept calls, each with its answer and its lines."""
         kept: list[dict[str, Any]] = []
         good: list[tuple[Any, ...]] = []
-        seen, lines, answered = set(), set(), {}
+        seen, lines, answered = set(), set(), set()
         until = time.monotonic() + FUNCTION_S * 0.8
         for number in range(ATTEMPTS if self.possible else 0):
             if time.monotonic() > until or len(kept) >= MAX_CASES:
@@ -252,11 +252,9 @@ class Search:
                 good.append(arguments)
             elif not new or answer in ("raises TypeError", "raises AttributeError", "raises RecursionError"):
                 continue
-            if not new and answered.get(answer, 0) >= 1:
+            if not new and (answer in answered or self.chance.random() < 0.4):
                 continue
-            if not new and self.chance.random() < 0.4:
-                continue
-            answered[answer] = answered.get(answer, 0) + 1
+            answered.add(answer)
             lines.update(reached)
             kept.append({**case, "answer": answer, "lines": reached})
             if not self.parameters and not self.many and self.builds is None:
