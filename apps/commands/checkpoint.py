@@ -189,7 +189,7 @@ def _show_source(source: "Source") -> None:
     console = out()
     layout = ", ".join(f"{kind} {number}" for kind, number in source.layout.items())
     step = "" if source.step is None else f", step {source.step}"
-    console.print(f"{source.place}: {source.format} of {source.trainer}{step}; {layout or 'layout unknown'}")
+    console.print(f"{source.place}: format {source.format}, by {source.trainer}{step}; {layout or 'layout unknown'}")
     for kind in source.kinds:
         found = source.of_kind(kind).values()
         console.print(f"{kind}: {counted(len(found), 'tensor')}, {_size(sum(one.nbytes for one in found))}")
@@ -197,7 +197,7 @@ def _show_source(source: "Source") -> None:
         console.print(f"{name} is the same tensor as {other}")
     for note in source.notes:
         console.print(note)
-    table = make_table("<tensor", "<type", "<shape", ">bytes", "<kind")
+    table = make_table("<tensor", "<type", "<shape", "bytes", "<kind")
     for entry in source.entries:
         one = entry.tensor
         shape = " x ".join(map(str, one.shape))

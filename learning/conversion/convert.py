@@ -70,7 +70,7 @@ def convert(
     """
     _check_usage(to, form, shards, parent)
     source = open_checkpoint(path, step, prefix)
-    config = {**source.sizes, **config_of(parent or source.place)}
+    config = {**source.sizes, **config_of(path), **config_of(parent or source.place)}
     source = _renamed(source, form, family, config)
     tensors, notes = _selected(source, form, family, config)
     if source.format == "flywheel":

@@ -193,6 +193,8 @@ def _of_manifest(manifest: Manifest, folder: Path) -> dict[str, StoredTensor]:
 def _archived(folder: Path, name: str, place: Any, box: Box, dtype: torch.dtype) -> list[Piece]:
     """Finds the numbers of a saved part in its archive."""
     file = folder / place.relative_path
+    if not file.resolve().is_relative_to(folder.resolve()):
+        raise DamagedError(f"{folder / METADATA}: {place.relative_path!r} leads out of the folder.", RESTORE)
     if getattr(place, "transform_descriptors", None):
         problem = f"{file} is compressed ({', '.join(map(str, place.transform_descriptors))})."
         raise CheckpointError(problem, "Save the checkpoint without transforms.")

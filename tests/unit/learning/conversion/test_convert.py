@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import pickle
 import shutil
 import signal
 from pathlib import Path
@@ -171,6 +172,17 @@ def test_a_missing_file_or_step_is_named(trained: Path, tmp_path: Path, sentence
     with sentence.raises(DamagedError, "__0_0.distcp"):
         convert(trained, tmp_path / "new", "hf")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_file_outside_the_folder_is_refused(tmp_path: Path, sentence: Sentences):
+    dcp.save({"w": torch.ones(3)}, checkpoint_id=tmp_path / "run")
+    file = tmp_path / "run/.metadata"
+    metadata = pickle.loads(file.read_bytes())
+    (index,) = metadata.storage_data
+    metadata.storage_data[index].relative_path = "../other.distcp"
+    file.write_bytes(pickle.dumps(metadata))
+    with sentence.raises(DamagedError, "../other.distcp"):
+        open_checkpoint(tmp_path / "run")
 
 
 def test_a_weight_that_is_missing_doubled_or_reshaped_is_named(network: Path, tmp_path: Path, sentence: Sentences):
