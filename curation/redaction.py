@@ -69,7 +69,7 @@ class Redactor:
         self.regions = 0
         """Number of painted boxes."""
         self.left_out = 0
-        """Number of screens after a last step that are left out, since their text is unknown."""
+        """Number of screens after a last step or between actions that are left out, since their text is unknown."""
         self._made: dict[tuple[str, Secrets], Picture] = {}
 
     def numbers(self) -> dict[str, Any]:
@@ -116,12 +116,17 @@ class Redactor:
                 "extra": self.value(step.about.extra, secrets),
             }
         )
+        frames = step.frames
+        if any(one.sha256 not in screens for one in frames):  # a part of them would be taken for the first ones
+            frames, self.left_out = (), self.left_out + len(frames)
         return replace(
             step,
             screen=self.picture(step.screen, screens, secrets),
+            frames=tuple(self.picture(one, screens, secrets) for one in frames),
             thought=self.text(step.thought, secrets),
             better=self.text(step.better, secrets),
             action=step.action and self.action(step.action, secrets),
+            several=tuple(self.action(one, secrets) for one in step.several),
             text=self.text(step.text, secrets),
             error=step.error and self.text(step.error, secrets),
             found=found,
@@ -216,16 +221,17 @@ def _without_tokens(record: Exchanged, steps: Sequence[ExchangedStep], clean: bo
         clean: whether the instruction is unchanged.
     """
     for before, after in zip(record.steps, steps, strict=True):
-        same = (before.thought, before.action, before.text) == (after.thought, after.action, after.text)
+        same = (before.thought, before.actions, before.text) == (after.thought, after.actions, after.text)
         sampled = after.sampled if same else None
         yield replace(after, sampled=sampled if clean or sampled is None else replace(sampled, prompt_ids=None))
         clean = clean and same and (before.sampled is None) == (sampled is None)
 
 
 def _typing(step: ExchangedStep) -> list[tuple[str, Action | None]]:
-    """Return the actions on a step's screen: a reviewer's correction that types, then the recorded action."""
+    """Return a step's screens and the actions on them: a reviewer's correction that types, then the recorded ones."""
     given = step.about.correction and from_json(step.about.correction.action)
-    return [(step.screen.sha256, one) for one in (given if isinstance(given, Type) else None, step.action)]
+    recorded = [(screen.sha256, one) for screen, one in step.acted]
+    return [(step.screen.sha256, given if isinstance(given, Type) else None), *recorded]
 
 
 def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> Secrets:

@@ -33,7 +33,8 @@ from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
 from curation.converters.units import extent_of, scale_of
 from models.completion import Completion
-from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
+from models.families.dialects import DIALECTS, format_action, format_actions, format_reply, parse_reply
+from models.families.family import MAX_ACTIONS
 from models.families.prompt import SAMPLES, system_text
 from models.families.thinking import REASONING, holds_call
 from schemas.action import Action, Hotkey, Type
@@ -198,10 +199,11 @@ class Writing:
         return format_action(action, self.dialect, sides=scale_of(self.unit, screen.width, screen.height))
 
     def reply(self, step: ExchangedStep) -> str:
-        """Returns a step's reply; an action that could not be parsed keeps its recorded text."""
-        if step.action is None:
+        """Returns a step's reply with all its actions; one that could not be parsed keeps its recorded text."""
+        if not step.actions:
             return step.text
-        return format_reply(step.thought, self.action(step.action, step.screen))
+        sides = scale_of(self.unit, step.screen.width, step.screen.height)
+        return format_reply(step.thought, format_actions(step.actions, self.dialect, sides=sides))
 
     def system(self, screen: Picture) -> str:
         """Returns the system prompt: the task and the actions."""
@@ -212,6 +214,7 @@ class ChatFormat(Format):
     """A format of chats."""
 
     units = ("thousandths", "resized_pixels")
+    several = True
     dialects = DIALECTS
 
     @property
@@ -247,15 +250,16 @@ def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field:
     if not read.actions and read.error and "or equal to" in read.error:
         outside = f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}"
         raise RecordRefused(place, field, f"{outside}; --unit names another unit")
-    return step_of(read, screen)
+    return step_of(read, screen, MAX_ACTIONS)
 
 
-def step_of(read: Completion, screen: Picture) -> ExchangedStep:
+def step_of(read: Completion, screen: Picture, most: int = 1) -> ExchangedStep:
     """The step of a reply that was read; a text and Enter are one action.
 
-    Other replies with several actions stay texts: the next screen shows the result of all of them, so that the first
-    alone would be another step.
+    A reply with more than `most` actions stays a text: the next screen shows the result of all of them, so that the
+    first ones alone would be another step.
     """
+    about = StepAbout(unused=", ".join(read.unused))
     match (*read.actions, *read.dropped):
         case ():
             return ExchangedStep(screen, text=read.text, error=read.error)
@@ -263,9 +267,11 @@ def step_of(read: Completion, screen: Picture) -> ExchangedStep:
             action = Type(content=typed.content.removesuffix("\n") + "\n")
         case (action,):
             pass
-        case several:
+        case several if len(several) > most:
             return ExchangedStep(screen, text=read.text, error=f"{len(several)} actions in one reply")
-    return ExchangedStep(screen, read.thought, action, about=StepAbout(unused=", ".join(read.unused)))
+        case several:
+            return ExchangedStep(screen, read.thought, about=about, several=several)
+    return ExchangedStep(screen, read.thought, action, about=about)
 
 
 def turns_of(
@@ -357,7 +363,7 @@ def steps_of(
                 if number not in texts:
                     step = _read(turn, screen, unit, place, strict=number not in earlier)
                 step = replace(step, thought=step.thought or turn.thought)
-                acts = turn.calls or step.action is not None or holds_call(turn.text)
+                acts = turn.calls or bool(step.actions) or holds_call(turn.text)
                 context = turn.masked or turn.given or acted or (answered and not acts)
                 steps.append(_context(step) if context else step)
                 if acts and not context:

@@ -233,15 +233,20 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class ExchangedStep:
-    """A screenshot, a thought, an action."""
+    """A screenshot, a thought, and the actions of the reply.
+
+    Raises:
+        ValueError: `several` has one action, or is given together with `action`.
+    """
 
     screen: Picture
     thought: str = ""
     action: Action | None = None
+    """The only action; null if the step has none or several."""
     text: str = ""
-    """Text in place of an action that could not be parsed."""
+    """Text in place of an action that could not be parsed. With `several`, the recorded reply, which may be empty."""
     error: str | None = None
-    """Reason why `action` is null, or why it could not be performed."""
+    """Reason why there is no action, or why an action could not be performed."""
     found: StepAssessment | None = None
     about: StepAbout = field(default_factory=StepAbout)
     extra: Extra = field(default_factory=dict[str, Any])
@@ -249,6 +254,25 @@ class ExchangedStep:
     """A reviewer's replacement of only the thought; empty if there is none."""
     sampled: Sampled | None = None
     """Null if no policy of this lake sampled the reply, or if its text is redacted."""
+    several: tuple[Action, ...] = ()
+    """The actions of a reply that has more than one, in order; else empty."""
+    frames: tuple[Picture, ...] = ()
+    """The screens between the actions of `several`, as far as they are known: after the first, the second, ..."""
+
+    def __post_init__(self) -> None:
+        if len(self.several) == 1 or (self.several and self.action):
+            raise ValueError("several: it holds two or more actions, without `action`; an only action is `action`")
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All actions of the reply, in order; empty for a text without an action."""
+        return self.several or ((self.action,) if self.action else ())
+
+    @property
+    def acted(self) -> list[tuple[Picture, Action]]:
+        """Each action, with the last known screen before it."""
+        shown = (self.screen, *self.frames)
+        return [(shown[min(number, len(shown) - 1)], one) for number, one in enumerate(self.actions)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +332,7 @@ class Exchanged:
         """Return the sha256 of the content, so that a record that is read twice is one trajectory."""
         steps = [
             [one.screen.sha256, one.thought, one.action and to_json(one.action), one.text, one.extra, str(one.found)]
+            + ([[*map(to_json, one.several)], [frame.sha256 for frame in one.frames]] if one.several else [])
             for one in self.steps
         ]
         after = self.after and self.after.sha256
@@ -385,6 +410,8 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
         if len(text) > MOST_TEXT:
             raise RecordRefused(place, where, f"{len(text):,} characters, at most {MOST_TEXT:,} are taken")
     acted = {f"steps.{at}.action": one.action.model_dump() for at, one in enumerate(record.steps) if one.action}
+    for at, step in enumerate(record.steps):
+        acted |= {f"steps.{at}.actions.{number}": one.model_dump() for number, one in enumerate(step.several)}
     for where, held in {**texts, **acted}.items():
         if flaw := flaw_of(held):
             raise RecordRefused(place, ".".join(filter(None, (where, flaw[0]))), flaw[1])
@@ -414,7 +441,7 @@ def metadata_of(
 
 def _step_about(step: ExchangedStep, format_name: str) -> Extra:
     others = {name: held for name, held in step.extra.items() if name != format_name}
-    thought, no_action = step.about.recorded, step.action is None
+    thought, no_action = step.about.recorded, not step.actions
     if thought is None and step.thought != ("" if no_action else step.thought.strip()):  # as chats give it back
         thought = step.thought
     facts = {"error": step.error, "extra": others, "recorded": thought, "no_action": no_action}

@@ -5,11 +5,14 @@ A custom format derives from `Format` and is named by its dotted path; built-in 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
-from curation.converters.exchanged import Exchanged, Metadata, RecordPlace, RecordRefused, checked
+from common.text import counted
+from curation.converters.exchanged import Exchanged, ExchangedStep, Metadata, RecordPlace, RecordRefused, checked
 from curation.converters.files import ImportSource, Target
 from curation.converters.units import UNITS
+from models.families.dialects import format_actions, format_reply
 from schemas.failure import UsageError
 from schemas.registry import Registry
 
@@ -55,12 +58,16 @@ class Format(ABC):
     comes_home: ClassVar[bool] = False
     """Whether an export is imported again with reviewers' changes, so that exports must not be redacted."""
 
+    several: ClassVar[bool] = False
+    """Whether a step of the format holds all actions of a reply; else `export` writes such a reply as text."""
     prompts: ClassVar[bool] = False
     """Whether the format has the tokens of prompts (`Sampled.prompt_ids`), whose computation takes time."""
 
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
         self.notes: list[str] = []
         """Notes for the users of a written export, one line each."""
+        self.as_text = 0
+        """Number of exported steps with several actions that were written as text."""
         self.unit = unit or self.units[0]
         self.dialect = dialect or (self.dialects[0] if self.dialects else "")
         if self.unit not in self.units:
@@ -68,6 +75,19 @@ class Format(ABC):
         if dialect and dialect not in self.dialects:
             has = ", ".join(self.dialects) or "none to choose from"
             raise UsageError(f"`--dialect {dialect}`: {self.name} has {has}.")
+
+    def export(self, records: Iterable[Exchanged], target: Target) -> None:
+        """Write trajectories (`write`), and note how many steps the format cannot hold as actions."""
+        self.write(records if self.several else map(self._with_single_actions, records), target)
+        if self.as_text:
+            steps, held = counted(self.as_text, "step"), "is" if self.as_text == 1 else "are"
+            self.notes.append(f"{steps} with several actions {held} text: {self.name} has one action a step.")
+
+    def _with_single_actions(self, record: Exchanged) -> Exchanged:
+        """Return the trajectory with the text of each reply that has several actions, and the reason; count them."""
+        several = [bool(step.several) for step in record.steps]
+        self.as_text += sum(several)
+        return replace(record, steps=tuple(map(_single, record.steps))) if any(several) else record
 
     @abstractmethod
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
@@ -99,6 +119,15 @@ class Format(ABC):
         if unit not in UNITS:
             raise RecordRefused(place, "flywheel.unit", f"there is no unit {unit[:80]!r}; one of {', '.join(UNITS)}")
         return unit
+
+
+def _single(step: ExchangedStep) -> ExchangedStep:
+    """Return a step without its actions if it has several, as the text of the reply with the reason."""
+    if not step.several:
+        return step
+    text = step.text or format_reply(step.thought, format_actions(step.several))
+    error = f"{len(step.several)} actions in one reply" + (f"; {step.error}" if step.error else "")
+    return replace(step, several=(), frames=(), text=text, error=error)
 
 
 def _checked(found: Exchanged | RecordRefused, _: ImportSource, place: RecordPlace) -> Exchanged | RecordRefused:

@@ -3,9 +3,11 @@
 """Reads and writes LeRobotDataset v3: Parquet shards of frames with screens, `meta/info.json`, tasks, episodes, stats.
 
 Screens are features of dtype `image`, so no video is made. `action` is a vector (number of the action, x, y, to_x,
-to_y; a missing fraction is -1), and `action_json` is the action itself. A data set without `action_json` has no actions
-of a graphical interface and is refused. A data set has screens of a single size, since its readers batch them; an
-export with several sizes is a folder of data sets, `WIDTHxHEIGHT/`.
+to_y; a missing fraction is -1), and `action_json` is the action itself. A frame is one action, or a text without one.
+Frames of one reply have the same `reply_index`. `reply_screen` is false if the screen before the frame's action is
+unknown; the frame then repeats the last known one. A data set without `action_json` has no actions of a graphical
+interface and is refused. A data set has screens of a single size, since its readers batch them; an export with several
+sizes is a folder of data sets, `WIDTHxHEIGHT/`.
 """
 
 import io
@@ -13,6 +15,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -53,7 +56,8 @@ NAMES: tuple[str, ...] = tuple(one.model_fields["type"].default for one in get_a
 VECTOR = ("type", "x", "y", "to_x", "to_y")
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 _COUNTS = ("frame_index", "episode_index", "index", "task_index")
-MEASURED = ("action", "timestamp", "next.reward", *_COUNTS)
+REPLY, REPLY_SCREEN = "reply_index", "reply_screen"
+MEASURED = ("action", "timestamp", "next.reward", *_COUNTS, REPLY)
 SCHEMA = pa.schema(
     [
         (SCREEN, IMAGE),
@@ -65,7 +69,8 @@ SCHEMA = pa.schema(
         ("next.done", pa.bool_()),
         ("next.success", pa.bool_()),
         ("timestamp", pa.float32()),
-        *((name, pa.int64()) for name in _COUNTS),
+        *((name, pa.int64()) for name in (*_COUNTS, REPLY)),
+        (REPLY_SCREEN, pa.bool_()),
     ]
 )
 EPISODES = pa.schema(
@@ -86,7 +91,14 @@ class _Frame(OpenModel):
     task_index: int
     frame_index: Annotated[int, Field(ge=0)]
     episode_index: int
+    reply_index: int | None = None
+    reply_screen: bool | None = None
     flywheel: Json[Metadata] | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether the frame names its trajectory."""
+        return self.flywheel is not None and bool(self.flywheel.trajectory.trajectory_id)
 
 
 class LeRobot(Format):
@@ -94,9 +106,13 @@ class LeRobot(Format):
 
     name = "lerobot"
     assumed = "fraction"
+    several = True
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """Write one episode per trajectory and one frame per step; each size of screens gives a data set."""
+        """Write one episode per trajectory and one frame per action; each size of screens gives a data set.
+
+        A step without an action is a frame, too.
+        """
         with ExitStack() as opened:
             sets = dict[str, _DataSet]()
             for record in records:
@@ -114,25 +130,39 @@ class LeRobot(Format):
         if MIXED in sets:
             self.notes.append("screens that change their size are read with batch_size=1")
 
-    def frame(
-        self, record: Exchanged, shown: Exchanged, at: int, task: int, episode: int, before: int
-    ) -> dict[str, Any]:
-        """Return a step as a row; `shown` is the trajectory without tokens (`for_trainers`)."""
-        step, last = shown.steps[at], at == len(record.steps) - 1
+    def frames(
+        self, record: Exchanged, shown: Exchanged, task: int, episode: int, before: int
+    ) -> Iterator[tuple[dict[str, Any], Picture]]:
+        """Yield the rows of a trajectory, each with its screen.
+
+        Args:
+            record: the trajectory. shown: the same without tokens (`for_trainers`).
+            task: number of its task. episode: its own number. before: number of frames of earlier episodes.
+        """
+        count, number = sum(max(len(step.actions), 1) for step in record.steps), 0
         reward = record.about.reward if record.about.reward is not None else float(bool(record.success))
-        counts = dict(zip(_COUNTS, (at, episode, before + at, task), strict=True))
-        return {
-            SCREEN: image_of(step.screen),
-            "action": _vector(step.action),
-            "action_json": step.text if step.action is None else to_json(step.action),
-            "thought": step.thought,
-            OWN: json_of(metadata_of(record, self.name, self.unit, step=at)),
-            "next.reward": reward if last else 0.0,
-            "next.done": last,
-            "next.success": last and bool(record.success),
-            "timestamp": at / FPS,
-            **counts,
-        }
+        for at, step in enumerate(shown.steps):
+            known = json_of(metadata_of(record, self.name, self.unit, step=at))
+            for place, (screen, action) in enumerate(step.acted or [(step.screen, None)]):
+                last = number == count - 1
+                yield (
+                    {
+                        SCREEN: image_of(screen),
+                        "action": _vector(action),
+                        "action_json": step.text if action is None else to_json(action),
+                        "thought": step.thought,
+                        OWN: known,
+                        "next.reward": reward if last else 0.0,
+                        "next.done": last,
+                        "next.success": last and bool(record.success),
+                        "timestamp": number / FPS,
+                        REPLY: at,
+                        REPLY_SCREEN: place <= len(step.frames),
+                        **dict(zip(_COUNTS, (number, episode, before + number, task), strict=True)),
+                    },
+                    screen,
+                )
+                number += 1
 
     def records(self, source: ImportSource) -> Read:
         """Yield one trajectory per episode.
@@ -179,14 +209,14 @@ class LeRobot(Format):
         if others:
             step = replace(step, extra={self.name: _plain(others)})
         foreign = (f"{place.file}:{frame.episode_index}", frame.frame_index)
-        named = known is not None and known.trajectory.trajectory_id
-        own, number = key_of(known, place) if named else foreign
+        own, number = key_of(known, place) if frame.named else foreign
         return ChatRow(record_of(self.name, instruction, [step], known, {}, place), own, number)
 
 
 def _size(record: Exchanged) -> str:
     """Return the folder of a trajectory's data set, by its screens' size, or `MIXED` for several sizes."""
-    sizes = {(step.screen.width, step.screen.height) for step in record.steps}
+    screens = [one for step in record.steps for one in (step.screen, *step.frames)]
+    sizes = {(one.width, one.height) for one in screens}
     return MIXED if len(sizes) > 1 else "{}x{}".format(*sizes.pop())
 
 
@@ -224,7 +254,35 @@ def _whole(
         problem = f"{len(held)} frames of episode {episode} can be read in turn, and it has {length}"
         yield place, RecordRefused(place, "frame_index", problem)
     else:
-        yield from ((place, part) for place, _, part in held)
+        yield from _replies(held)
+
+
+def _replies(held: list[tuple[RecordPlace, _Frame, ChatRow]]) -> Iterator[tuple[RecordPlace, ChatRow]]:
+    """Yield the steps of an episode: consecutive frames with the same `reply_index` are one.
+
+    The screen, the thought and the metadata are those of the first frame. A reply with a frame whose action cannot be
+    read is the text of all of them.
+    """
+    replies = groupby(enumerate(held), lambda one: _reply_of(one[1][1], one[0]))
+    for number, (_, same) in enumerate(replies):
+        frames = [frame for _, frame in same]
+        place, first, part = frames[0]
+        steps = [one.record.steps[0] for _, _, one in frames]
+        step, actions = steps[0], [one.action for one in steps if one.action]
+        if len(steps) > 1 and len(actions) == len(steps):
+            known = zip(steps[1:], frames[1:], strict=True)
+            between = tuple(one.screen for one, (_, frame, _) in known if frame.reply_screen is not False)
+            step = replace(step, action=None, several=tuple(actions), frames=between)
+        elif len(steps) > 1:
+            text = "\n".join(frame.action_json for _, frame, _ in frames)
+            step = replace(step, action=None, text=text, error=next((one.error for one in steps if one.error), None))
+        at = part.step if first.named else number
+        yield place, replace(part, record=replace(part.record, steps=(step,)), step=at)
+
+
+def _reply_of(frame: _Frame, number: int) -> tuple[str, int]:
+    """Return what frames of one reply have in common; a frame without `reply_index` is a reply of its own."""
+    return ("frame", number) if frame.reply_index is None else ("reply", frame.reply_index)
 
 
 def _step(frame: _Frame, screen: Picture) -> ExchangedStep:
@@ -352,11 +410,12 @@ class _DataSet:
         """Write an episode."""
         shown, frames = for_trainers(record), self._frames
         task = self._tasks.setdefault(shown.instruction, len(self._tasks))
-        rows = [self._form.frame(record, shown, at, task, self._episodes, frames) for at in range(len(record.steps))]
+        rows = list[dict[str, Any]]()
         first = record.steps[0].screen
         self._shape = self._shape if self._episodes else (first.height, first.width)
-        for row, step in zip(rows, record.steps, strict=True):
-            self._stats.add({name: row[name] for name in MEASURED}, step.screen)
+        for row, screen in self._form.frames(record, shown, task, self._episodes, frames):
+            rows.append(row)
+            self._stats.add({name: row[name] for name in MEASURED}, screen)
         chunk, number = self._shards.write(rows)
         ends = {"dataset_from_index": frames, "dataset_to_index": frames + len(rows)}
         places = {"data/chunk_index": chunk, "data/file_index": number}
@@ -399,9 +458,11 @@ class _Shards:
 
 
 def _info(episodes: int, frames: int, tasks: int, shape: tuple[int, int]) -> dict[str, Any]:
-    plain = {name: {"dtype": "int64", "shape": [1], "names": None} for name in _COUNTS}
+    plain = {name: {"dtype": "int64", "shape": [1], "names": None} for name in (*_COUNTS, REPLY)}
     texts = {name: {"dtype": "string", "shape": [1], "names": None} for name in ("action_json", "thought", OWN)}
-    ends = {name: {"dtype": "bool", "shape": [1], "names": None} for name in ("next.done", "next.success")}
+    ends = {
+        name: {"dtype": "bool", "shape": [1], "names": None} for name in ("next.done", "next.success", REPLY_SCREEN)
+    }
     floats = {name: {"dtype": "float32", "shape": [1], "names": None} for name in ("next.reward", "timestamp")}
     screen = {"dtype": "image", "shape": [*shape, 3], "names": ["height", "width", "channels"]}
     action = {"dtype": "float32", "shape": [len(VECTOR)], "names": list(VECTOR)}

@@ -39,7 +39,15 @@ def corrected(record: Exchanged) -> Iterator[Exchanged]:
             continue
         about = step.about.model_copy(update={"correction": None, "target": True})
         meant = replace(
-            step, thought=given.thought, action=from_json(given.action), text="", error=None, about=about, extra={}
+            step,
+            thought=given.thought,
+            action=from_json(given.action),
+            several=(),
+            frames=(),
+            text="",
+            error=None,
+            about=about,
+            extra={},
         )
         yield replace(record, steps=(*record.steps[:number], meant), extra={})
 

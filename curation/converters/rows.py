@@ -21,7 +21,7 @@ from curation.converters.exchanged import (
     StepAssessment,
 )
 from curation.pictures import difference_hash
-from models.families.dialects import format_action, format_reply
+from models.families.dialects import format_actions, format_reply
 from schemas.action import action_of, point_of, to_json
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
@@ -105,7 +105,7 @@ def exchanged_of(
         instruction=trajectory.instruction,
         steps=tuple(
             replace(
-                _exchanged(step, pictures[step.screenshot], found.get(step.step), given.get(step.step), targets),
+                _exchanged(step, pictures, found.get(step.step), given.get(step.step), targets),
                 better=storable(rethought.get(step.step, "")),
             )
             for step in steps
@@ -119,21 +119,21 @@ def exchanged_of(
 
 def _exchanged(
     step: Step,
-    picture: Picture,
+    pictures: Mapping[str, Picture],
     found: StepAssessment | None,
     correction: Correction | None,
     targets: Collection[int] | None,
 ) -> ExchangedStep:
     extra = storable_json(json.loads(step.extra or "{}"))
     target = _target(step.step, extra.get(OWN, {}).get("target"), correction, targets)
-    several = len(step.actions) > 1
-    action = None if several or not step.first else action_of(storable_json(json.loads(step.first)))
+    actions = tuple(action_of(storable_json(json.loads(action))) for action in step.actions)
+    single = actions[0] if len(actions) == 1 else None
     return ExchangedStep(
-        screen=picture,
+        screen=pictures[step.screenshot],
         thought=step.thought,
-        action=action,
-        text=step.raw_text if action is None else "",
-        error=f"{len(step.actions)} actions in one reply" if several else step.action_error,
+        action=single,
+        text=step.raw_text if single is None else "",
+        error=step.action_error,
         found=found,
         about=StepAbout(
             actor=step.actor,
@@ -144,6 +144,8 @@ def _exchanged(
         ),
         extra=extra,
         sampled=_sampled(step),
+        several=() if single else actions,
+        frames=() if single else tuple(pictures[frame] for frame in step.frames),
     )
 
 
@@ -201,7 +203,8 @@ def rows_of(record: Exchanged, of: Import) -> ImportedRows:
         replayed=len(record.steps) if about.withheld else min(about.replayed, len(record.steps)),
         extra=_json({**extra, NAME: record.name}),
     )
-    shown = [step.screen for step in record.steps] + ([record.after] if record.after else [])
+    shown = [one for step in record.steps for one in (step.screen, *step.frames)]
+    shown += [record.after] if record.after else []
     return ImportedRows(
         trajectory,
         [_row(trajectory, record, number) for number in range(len(record.steps))],
@@ -227,8 +230,8 @@ def seed_of(record: Exchanged) -> int:
 
 
 def _termination(record: Exchanged, success: bool | None) -> Termination:
-    last = next((one.action for one in reversed(record.steps) if not _is_words(one)), None)
-    return ENDS.get(last.type if last else "", "max_steps" if success is None else "done")
+    last = next((one.actions for one in reversed(record.steps) if not _is_words(one)), ())
+    return ENDS.get(last[-1].type if last else "", "max_steps" if success is None else "done")
 
 
 def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
@@ -236,8 +239,8 @@ def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
     later = record.steps[number + 1 :]
     shown = (one.screen for one in later if not (_is_words(one) and one.screen.sha256 == step.screen.sha256))
     after = next(shown, record.after)
-    action = step.action
-    point = point_of(action) if action else None
+    actions = step.actions
+    point = point_of(actions[0]) if actions else None
     about = step.about.model_dump(mode="json", exclude_defaults=True)
     extra = {**step.extra, **({OWN: about} if about else {})}
     return Step(
@@ -249,12 +252,12 @@ def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
         screen_width=step.screen.width,
         screen_height=step.screen.height,
         thought=step.thought,
-        actions=[to_json(action)] if action else [],
-        action_type=action.type if action else None,
+        actions=[*map(to_json, actions)],
+        action_type=actions[0].type if actions else None,
         x=point[0] if point else None,
         y=point[1] if point else None,
         dialect="box_v1",
-        raw_text=format_reply(step.thought, format_action(action)) if action else step.text,
+        raw_text=format_reply(step.thought, format_actions(actions)) if actions else step.text,
         action_error=step.error,
         unused_arguments=step.about.unused or None,
         actor=IMPORT,
@@ -266,12 +269,13 @@ def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
         think_ms=0.0,
         act_ms=0.0,
         extra=_json(extra) if extra else None,
+        frames=[frame.sha256 for frame in step.frames],
     )
 
 
 def _is_words(step: ExchangedStep) -> bool:
     """Whether a step is words of a chat, as gates have it (`acting_steps`)."""
-    return step.action is None and step.about.target is False
+    return not step.actions and step.about.target is False
 
 
 def _screenshot(picture: Picture, iteration: int) -> Screenshot:

@@ -79,7 +79,9 @@ def _record(record: Exchanged, change: Change) -> Exchanged:
 def _step(step: ExchangedStep, change: Change) -> ExchangedStep:
     found = step.found and replace(step.found, reflection=change(step.found.reflection))
     action = step.action and _action(step.action, change)
-    return replace(step, thought=change(step.thought), action=action, text=change(step.text), found=found)
+    several = tuple(_action(one, change) for one in step.several)
+    text = change(step.text)
+    return replace(step, thought=change(step.thought), action=action, several=several, text=text, found=found)
 
 
 def _action(action: Action, change: Change) -> Action:

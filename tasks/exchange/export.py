@@ -112,7 +112,7 @@ def export_trajectories(
         whole.mkdir()
         prompts = Prompts(lake) if form.prompts else None
         records = exchanged(lake, names, taught, redactor, reader, prompts)
-        form.write(_with_progress(records, len(names)), Target(whole, images_at))
+        form.export(_with_progress(records, len(names)), Target(whole, images_at))
     for why, count in sorted(prompts.missing.items()) if prompts else ():
         form.notes.append(f"{counted(count, 'step')} without `prompt_token_ids`: {why}.")
     return Counter[str](found["route"].to_pylist())
@@ -215,7 +215,7 @@ def _screens(
 ) -> dict[str, list[Element]]:
     """Return the elements of each picture of a trajectory: from the page, from stored readings, or from `reader`."""
     listed = {step.screenshot: step.elements for step in steps if step.elements != EMPTY}
-    shown = {name for step in steps for name in (step.screenshot, step.next_screenshot) if name}
+    shown = {name for step in steps for name in step.pictures}
     if left := sorted(shown - listed.keys()):
         rows = lake.read("readings", ["sha256", "elements"], {"sha256": left})
         listed |= dict(zip(rows["sha256"].to_pylist(), rows["elements"].to_pylist(), strict=True))
@@ -247,7 +247,7 @@ def _found(lake: Lake, names: Sequence[str]) -> Mapping[str, dict[int, StepAsses
 
 def _pictures(lake: Lake, steps: Iterable[Step]) -> dict[str, Picture]:
     """Return the pictures of steps. Raise LakeError if a picture is not in the lake."""
-    wanted = {name for step in steps for name in (step.screenshot, step.next_screenshot) if name}
+    wanted = {name for step in steps for name in step.pictures}
     found = {
         one.sha256: Picture(one.png, one.width, one.height) for one in lake.rows(Screenshot, {"sha256": sorted(wanted)})
     }

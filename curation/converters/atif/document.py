@@ -15,6 +15,8 @@ from curation.converters.files import OpenModel, fields_of
 
 OURS, COMPUTER_1 = "flywheel", "computer-1"
 """Names of agents."""
+BETWEEN = "between_actions"
+"""Key in a result's `extra`: the screen was recorded before the next call of the same reply, and no model saw it."""
 
 
 class Agent(OpenModel):
@@ -65,6 +67,11 @@ class CallResult(OpenModel):
     source_call_id: str | None = None
     content: str | list[ContentPart] | None = None
     extra: dict[str, Any] | None = None
+
+    @property
+    def between(self) -> bool:
+        """Whether the result's screen lies between two actions of one reply."""
+        return (self.extra or {}).get(BETWEEN) is True
 
 
 class AtifObservation(OpenModel):

@@ -1,8 +1,9 @@
 """Read and write ATIF, Harbor's Agent Trajectory Interchange Format (RFC 0001, v1.8): a JSON file per trajectory.
 
-The first step is the user's: the instruction and the first screen. An agent's step has a tool call: its name is an
-action type of this project, and its arguments are the action's fields, in fractions. The thought is
-`reasoning_content`, and the next screen is the observation. The metrics have the tokens of the prompt and of the reply,
+The first step is the user's: the instruction and the first screen. An agent's step has a tool call for each action: its
+name is an action type of this project, and its arguments are the action's fields, in fractions. The thought is
+`reasoning_content`, and the next screen is the observation; a screen between two actions is the result of the first
+one, with `between_actions`. The metrics have the tokens of the prompt and of the reply,
 with their log-probs. Another agent's actions before the first screen, such as asking for a screen, are no steps. Files
 of other agents are parsed if their calls have these names or belong to a computer tool
 (`curation.converters.atif.computer`). An imported document is exported unchanged.
@@ -16,7 +17,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from curation.converters.atif.computer import TOOLS
-from curation.converters.atif.document import COMPUTER_1, OURS, ContentPart, Document, ImageSource, parts_of, text_of
+from curation.converters.atif.document import (
+    BETWEEN,
+    COMPUTER_1,
+    OURS,
+    ContentPart,
+    Document,
+    ImageSource,
+    parts_of,
+    text_of,
+)
 from curation.converters.atif.reading import DocumentPictures, DocumentReader
 from curation.converters.exchanged import (
     OWN,
@@ -47,6 +57,7 @@ class Atif(Format):
 
     name = "atif"
     theirs = ("pixels", "fraction", "thousandths")
+    several = True
     prompts = True
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
@@ -87,11 +98,11 @@ class Atif(Format):
         acting = document.agent.name in (OURS, COMPUTER_1) or any(name in (*TYPES, *TOOLS) for name in calls)
         unit = self.unit_of(known, source, place, usual or (None if acting else self.unit))
         pictures = DocumentPictures(source, place, file)
-        reading = DocumentReader(document.agent.name, unit, place, pictures)
-        for number, step in enumerate(document.steps):
-            reading.take(step, f"steps.{number}")
-        instructed(reading.asked, place, "steps")
+        reading = _reading(document, unit, place, pictures)
         steps, after = reading.ended()
+        if known and len(known.steps) > len(steps):  # an export of a lake that has a step for each call
+            reading = _reading(document, unit, place, pictures, joins=False)
+            steps, after = reading.ended()
         kept: dict[str, Any] = {}
         success, about = None, About()
         if known is None:
@@ -103,6 +114,17 @@ class Atif(Format):
         extra = {self.name: kept} if kept else {}
         record = Exchanged(name, reading.asked, steps, success, after=after, about=about, extra=extra)
         return with_metadata(record, known, place)
+
+
+def _reading(
+    document: Document, unit: str, place: RecordPlace, pictures: DocumentPictures, joins: bool = True
+) -> DocumentReader:
+    """Parse all steps of a document; raises RecordRefused as `Atif` does."""
+    reading = DocumentReader(document.agent.name, unit, place, pictures, joins)
+    for number, step in enumerate(document.steps):
+        reading.take(step, f"steps.{number}")
+    instructed(reading.asked, place, "steps")
+    return reading
 
 
 def _documents(source: ImportSource) -> list[Path]:
@@ -158,15 +180,22 @@ def _number(value: object) -> float | None:
 
 
 def _agent_step(number: int, step: ExchangedStep, after: Picture | None, target: Target) -> dict[str, Any]:
-    call = f"call_{number}"
-    written: dict[str, Any] = {"step_id": number + 2, "source": "agent", "message": step.text}
+    written: dict[str, Any] = {"step_id": number + 2, "source": "agent", "message": "" if step.actions else step.text}
     if step.thought:
         written["reasoning_content"] = step.thought
     results: list[dict[str, Any]] = [{"content": [_image(after, target)]}] if after else []
-    if step.action is not None:
-        fields = step.action.model_dump(exclude={"type"})
-        written["tool_calls"] = [{"tool_call_id": call, "function_name": step.action.type, "arguments": fields}]
-        results = [{"source_call_id": call, **result} for result in results]
+    if step.actions:
+        calls = [f"call_{number}_{at}" for at in range(len(step.several))] or [f"call_{number}"]
+        written["tool_calls"] = [
+            {"tool_call_id": call, "function_name": one.type, "arguments": one.model_dump(exclude={"type"})}
+            for call, one in zip(calls, step.actions, strict=True)
+        ]
+        results = [{"source_call_id": calls[-1], **result} for result in results]
+        between = zip(calls, step.frames, strict=False)
+        results[:0] = [
+            {"source_call_id": call, "content": [_image(frame, target)], "extra": {BETWEEN: True}}
+            for call, frame in between
+        ]
     if results:
         written["observation"] = {"results": results}
     if step.sampled is not None:
@@ -214,7 +243,8 @@ def _carried(document: Mapping[str, Any], record: Exchanged, target: Target) -> 
 
     Other pictures, pictures of called agents, and sounds are not part of a trajectory; a text replaces them.
     """
-    held = [*(step.screen for step in record.steps), *([record.after] if record.after else [])]
+    held = [one for step in record.steps for one in (step.screen, *step.frames)]
+    held += [record.after] if record.after else []
     names = {f"{SHOWN}{one.original or one.sha256}.png": one for one in held}
 
     def copied(value: Any) -> Any:

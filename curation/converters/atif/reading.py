@@ -1,9 +1,9 @@
 """Parse the steps of an ATIF document: the screen and the action of each, and whether it may be trained on.
 
 An action belongs to the last screen that was shown. Of several calls in a step, those with a screen between them are
-steps of their own. Others are one action if they form one (a text and Enter), else a step each; steps after the first,
-for a screen that was not shown, are context. So are the actions of one call after its first: a text typed at a place
-is a click, keys that empty the field, and the text.
+steps of their own. Others are one action if they form one (a text and Enter), else one step with several actions. So
+are the actions of one call: a text typed at a place is a click, keys that empty the field, and the text. If one of the
+calls has no action, each is a step, and the steps after the first, for a screen that was not shown, are context.
 
 A trajectory of another agent has at most one end. Calls of one step that end are one `finished`, on the screen before
 the first. An end after which the agent acts or ends again (computer-1 asks to confirm it) is context: its answer, or
@@ -95,6 +95,8 @@ class DocumentReader:
     unit: str
     place: RecordPlace
     pictures: DocumentPictures
+    joins: bool = True
+    """Whether calls of a step without a shown screen between them are one step with several actions."""
     asked: str = ""
     steps: list[ExchangedStep] = field(default_factory=list[ExchangedStep])
     screen: Picture | None = None
@@ -175,20 +177,37 @@ class DocumentReader:
                 self.final = () if step.tool_calls or any(map(_has_text, results.values())) else tuple(self.words)
             return
         thought = thought or (message if self.foreign else "")
-        run, begun = list[ToolCall](), len(self.steps)
+        run, frames, begun = list[ToolCall](), list[Picture](), len(self.steps)
         for number, call in enumerate(calls):
             run.append(call)
-            picture = shown.get(call.tool_call_id)
+            picture, result = shown.get(call.tool_call_id), results.get(call.tool_call_id)
+            if picture is not None and result is not None and result.between:
+                frames.append(picture)
+                picture = None
             if picture is None and number + 1 < len(calls):
                 continue
-            for one in self._performed(run, step, where):
+            for one in self._joined(self._performed(run, step, where), frames):
                 self._make_context(self.words if self.foreign else ())
-                failed = one.error or _failure(results.get(run[-1].tool_call_id))
+                tried = run if one.several else run[-1:]
+                failures = (_failure(results.get(other.tool_call_id)) for other in tried)
+                failed = one.error or next(filter(None, failures), None)
                 self._perform(replace(one, thought=thought, error=failed), step, begun)
                 thought = ""
             if picture is not None and not any(map(_zooms, run)):
                 self._show(picture)
-            run = []
+            run, frames = [], []
+
+    def _joined(self, read: list[ExchangedStep], frames: Sequence[Picture]) -> list[ExchangedStep]:
+        """Return the steps of calls on one screen as one step with several actions, and another agent's ends after it.
+
+        Steps stay as they are if one of them has no action, or if an end is not the last.
+        """
+        ends = sum(self.foreign and isinstance(one.action, End) for one in read)
+        acting = read[: len(read) - ends]
+        actions = [one.action for one in acting if one.action and not (self.foreign and isinstance(one.action, End))]
+        if not self.joins or len(actions) < 2 or len(actions) < len(acting):
+            return read
+        return [ExchangedStep(acting[0].screen, several=tuple(actions), frames=tuple(frames)), *read[len(acting) :]]
 
     def _performed(self, run: Sequence[ToolCall], step: AtifStep, where: str) -> list[ExchangedStep]:
         """Parse calls without a screen between them: as one action, or as one action for each call."""

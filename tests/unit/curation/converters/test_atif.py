@@ -316,15 +316,14 @@ def test_a_text_that_is_typed_at_a_place_is_its_click_and_what_empties_the_field
     """harbor 0.26.0, `computer_1/runtime.py`: `type_text_at` clears and presses Enter unless told not to, `type` knows
     no place."""
     record = read(tmp_path, agent(call(name, **arguments), shown=1, message="So."), name="computer-1")
-    assert actions(record) == wanted
-    assert [step.screen for step in record.steps] == [picture(0)] * len(wanted)
-    assert targets(record) == [True] + [False] * (len(wanted) - 1)
-    assert [step.thought for step in record.steps] == ["So."] + [""] * (len(wanted) - 1)
+    (step,) = record.steps
+    assert [*step.actions] == wanted and step.frames == ()
+    assert (step.screen, step.thought, targets(record)) == (picture(0), "So.", [True])
 
 
 def test_a_text_at_a_place_of_geminis_grid_is_typed_there(tmp_path: Path) -> None:
     record = read(tmp_path, agent(call("type_text_at", x=999, y=0, text="hi"), shown=1), name="computer-1")
-    assert actions(record) == [Click(x=0.98, y=0.0), ALL, Type(content="hi\n")]
+    assert [step.several for step in record.steps] == [(Click(x=0.98, y=0.0), ALL, Type(content="hi\n"))]
 
 
 def test_a_text_that_is_none_leaves_no_click_behind(tmp_path: Path) -> None:
@@ -618,11 +617,12 @@ def test_calls_of_one_step_are_steps_each_for_the_screen_that_was_shown_before_i
     calls = [call("computer", at, type="click", x=x, y=10) for at, x in (("a", 5), ("b", 10), ("c", 15), ("d", 20))]
     shown = (("a", 1, "success"), ("b", None, "success"), ("c", 2, "error"), ("d", None, "not_executed"))
     record = read(tmp_path, native(*shown, calls=calls))
-    assert actions(record) == [Click(x=0.1, y=0.25), Click(x=0.2, y=0.25), Click(x=0.3, y=0.25)]
-    assert [step.screen for step in record.steps] == [picture(0), picture(1), picture(1)]
-    assert [step.thought for step in record.steps] == ["Both.", "", ""]
-    assert targets(record) == [True, True, False] and record.after == picture(2)
-    assert [step.error for step in record.steps] == [None, "error", "error"]
+    one, two, three = (Click(x=x, y=0.25) for x in (0.1, 0.2, 0.3))
+    assert [step.actions for step in record.steps] == [(one,), (two, three)]
+    assert [step.screen for step in record.steps] == [picture(0), picture(1)]
+    assert [step.thought for step in record.steps] == ["Both.", ""]
+    assert targets(record) == [True, True] and record.after == picture(2)
+    assert [step.error for step in record.steps] == [None, "error"]
 
 
 def test_calls_that_are_one_action_together_are_one_step(tmp_path: Path) -> None:

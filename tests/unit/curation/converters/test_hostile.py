@@ -275,8 +275,9 @@ def test_what_is_not_there_is_said_before_anything_is_read(tmp_path: Path, sente
     assert os.listdir(tmp_path) == []
 
 
-def test_a_reply_of_several_actions_is_kept_as_text_with_the_reason(tmp_path: Path) -> None:
-    reply = "Thought: Write.\nAction: click(start_box='(500,500)')\n\ntype(content='a')\n\nhotkey(key='enter')"
+@pytest.mark.parametrize("count", [3, 32, 33])
+def test_a_reply_with_more_actions_than_a_policy_performs_is_kept_as_text(tmp_path: Path, count: int) -> None:
+    reply = "Thought: Write.\nAction: click(start_box='(500,500)')" + "\n\ntype(content='a')" * (count - 1)
     form, screen = UiTars(), "<image>"
     turns = [("system", "Act."), ("user", "Write a."), ("user", screen), ("assistant", reply)]
     record = {"messages": [{"role": role, "content": text} for role, text in turns], "images": ["0.png"]}
@@ -284,7 +285,8 @@ def test_a_reply_of_several_actions_is_kept_as_text_with_the_reason(tmp_path: Pa
     (tmp_path / "ui-tars.jsonl").write_text(json.dumps(record) + "\n")
     (read,) = taken(form, tmp_path / "ui-tars.jsonl", unit="thousandths")
     (step,) = read.steps
-    assert (step.action, step.error, step.text) == (None, "3 actions in one reply", reply)
+    kept = (0, "33 actions in one reply", reply)
+    assert (len(step.actions), step.error, step.text) == (kept if count == 33 else (count, None, ""))
 
 
 def test_a_thought_cannot_put_another_action_in_the_place_of_a_step_s(tmp_path: Path) -> None:
