@@ -84,7 +84,7 @@ class Redactor:
 
     def record(self, record: Exchanged, screens: Screens) -> Exchanged:
         """Redact a trajectory."""
-        secrets = typed([one for step in record.steps for one in _typing(step)], screens)
+        secrets = typed([one for step in record.steps for one in _typing(step, screens)], screens)
         about = record.about.model_copy(
             update={
                 "failure_reason": record.about.failure_reason and self.text(record.about.failure_reason, secrets),
@@ -227,11 +227,16 @@ def _without_tokens(record: Exchanged, steps: Sequence[ExchangedStep], clean: bo
         clean = clean and same and (before.sampled is None) == (sampled is None)
 
 
-def _typing(step: ExchangedStep) -> list[tuple[str, Action | None]]:
-    """Return a step's screens and the actions on them: a reviewer's correction that types, then the recorded ones."""
-    given = step.about.correction and from_json(step.about.correction.action)
-    recorded = [(screen.sha256, one) for screen, one in step.acted]
-    return [(step.screen.sha256, given if isinstance(given, Type) else None), *recorded]
+def _typing(step: ExchangedStep, screens: Screens) -> list[tuple[str, Action | None]]:
+    """Return a step's screens and the actions on them: a reviewer's correction that types, then the recorded ones.
+
+    A screen between two actions of which no elements are known counts as the step's screen, which probably has the same
+    fields.
+    """
+    given, first = step.about.correction and from_json(step.about.correction.action), step.screen.sha256
+    shown = [(screen.sha256, one) for screen, one in step.acted]
+    recorded = [(name if name in screens else first, one) for name, one in shown]
+    return [(first, given if isinstance(given, Type) else None), *recorded]
 
 
 def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> Secrets:

@@ -96,6 +96,7 @@ def _show_export(
                 **written,
                 "redacted": redactor.numbers() if redactor else None,
                 "format": form.name,
+                "steps_as_text": form.as_text,
                 "unit": form.unit,
                 "directory": str(to.absolute()),
             }

@@ -91,6 +91,18 @@ def test_what_a_person_would_have_typed_into_a_password_field_is_taken_out_as_we
     assert "n3wSecret" not in repr(left) and MAIL not in repr(left)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_password_among_several_actions_of_a_reply_is_taken_out(known: bool) -> None:
+    redactor, screen, between = Redactor(), picture(200), (picture(90), picture(91), picture(92))
+    actions = (Click(x=0.2, y=0.65), Click(x=0.2, y=0.45), Type(content="hunter22"), Type(content=MAIL))
+    step = ExchangedStep(screen, "hunter22 it is", several=actions, frames=between, text="type(hunter22)")
+    screens = {screen.sha256: FORM} | ({one.sha256: FORM for one in between} if known else {})
+    (left,) = redactor.record(Exchanged("one", "Log in", (step,)), screens).steps
+    assert not [secret for secret in (MAIL, "hunter22") if secret in repr(left)] and len(left.actions) == 4
+    assert (len(left.frames), redactor.left_out) == ((3, 0) if known else (0, 3))
+    assert not {one.sha256 for one in left.frames} & {one.sha256 for one in between}
+
+
 def test_what_nobody_knows_the_text_of_is_counted_or_left_out() -> None:
     redactor, screen, after = Redactor(), picture(200), picture(90)
     left = redactor.record(login(screen, after), {})

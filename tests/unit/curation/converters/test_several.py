@@ -7,10 +7,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from curation.converters.exchanged import About, Exchanged, ExchangedStep
+from curation.converters.exchanged import About, Exchanged, ExchangedStep, Picture
 from curation.converters.files import Target
 from curation.converters.format import FORMATS, Format
-from schemas.action import Click, Finished, Hotkey, Type
+from curation.converters.rows import Import, exchanged_of, rows_of
+from models.families.dialects import parse_reply
+from schemas.action import Click, Finished, Hotkey, Type, to_json
+from schemas.table import utc_now
 from tests.unit.curation.converters.records import picture, taken
 
 ACTIONS = (Click(x=0.25, y=0.5), Type(content="a"), Hotkey(key="ctrl s"))
@@ -99,6 +102,20 @@ def test_lerobot_has_a_frame_for_each_action_with_the_number_of_its_reply(tmp_pa
     assert rows["next.done"] == [False] * 4 + [True] and [json.loads(one)["type"] for one in rows["action_json"]] == [
         "click", "click", "type", "hotkey", "finished"
     ]  # fmt: skip
+
+
+def test_the_lake_stores_all_actions_of_an_imported_reply_and_the_screens_between_them() -> None:
+    record = trajectory(three(text=""))
+    rows = rows_of(record, Import("l", "r", -2, "import/t", frozenset(), "import:atif:0", False, utc_now()))
+    step = rows.steps[1]
+    assert step.actions == [*map(to_json, ACTIONS)] and step.types == ["click", "type", "hotkey"]
+    assert (step.action_type, step.x, step.y) == ("click", 0.25, 0.5)
+    assert parse_reply(step.raw_text).thought == "Both." and step.raw_text.count("\n\n") == 2
+    assert step.pictures == [picture(number).sha256 for number in (1, 2, 3, 4)]
+    pictures = {one.sha256: Picture(one.png, one.width, one.height) for one in rows.screenshots}
+    again = exchanged_of("l", rows.trajectory, rows.steps, pictures, {}).steps[1]
+    assert (again.actions, again.frames, again.thought) == (ACTIONS, (picture(2), picture(3)), "Both.")
+    assert len({replace(record, steps=(one,)).digest for one in (three(), three(frames=()), three(several=()))}) == 3
 
 
 def test_a_step_holds_one_action_or_several() -> None:
