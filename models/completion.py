@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from schemas.action import Action
 
+MAX_ACTIONS = 32
+"""Maximum actions of a reply that are performed (the limit of UI-Venus-2's `Sequence`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:

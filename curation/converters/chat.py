@@ -32,9 +32,8 @@ from curation.converters.format import Format, Read
 from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
 from curation.converters.units import extent_of, scale_of
-from models.completion import Completion
+from models.completion import MAX_ACTIONS, Completion
 from models.families.dialects import DIALECTS, format_action, format_actions, format_reply, parse_reply
-from models.families.family import MAX_ACTIONS
 from models.families.prompt import SAMPLES, system_text
 from models.families.thinking import REASONING, holds_call
 from schemas.action import Action, Hotkey, Type

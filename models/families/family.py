@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from common.text import counted
-from models.completion import Completion
+from models.completion import MAX_ACTIONS, Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
 from models.families.outside import SELECTOR, marked, marked_action, names_in, unmarked
 from models.families.prompt import (
@@ -42,9 +42,6 @@ from schemas.observation import Observation, PastStep
 QWEN25 = ImageLimits(28, 3136, 12845056)
 """Limits of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
 _ANY: Size = (1000, 1000)
-
-MAX_ACTIONS = 32
-"""Maximum actions of a reply that are performed (the limit of UI-Venus-2's `Sequence`)."""
 
 
 class ModelFamily:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from models.completion import Completion
-from models.families.family import MAX_ACTIONS
+from models.completion import MAX_ACTIONS, Completion
 from models.families.registry import FAMILIES
 from schemas import action as act
 from schemas.action import Action

@@ -207,6 +207,28 @@ def test_an_export_of_a_masked_text_with_calls_teaches_the_same_steps(tmp_path: 
     assert taught(imported(tmp_path / "there", name, out)) == ("sft", [1])
 
 
+@pytest.mark.parametrize("name", FORMATS.names)
+def test_an_export_keeps_the_three_actions_of_a_reply_or_counts_it(tmp_path: Path, several: Run, name: str) -> None:
+    form, out = FORMATS.class_of(name)(), tmp_path / "out"
+    export_trajectories(several.config, several.lake, form, out, (ITERATION, -1))
+    (record,) = taken(form, out)
+    one = {"agentnet", "scalecua", "label-studio"}
+    assert [len(step.actions) for step in record.steps] == [0 if name in one else 3, 1]
+    assert record.steps[0].error == ("3 actions in one reply" if name in one else None)
+    assert (form.as_text, len(form.notes)) == ((1, 1) if name in one else (0, 0))
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A lake with a trajectory whose first reply has three actions."""
+    calls = "Action: click(start_box='(1,2)')\n\ntype(content='a')\n\nhotkey(key='ctrl s')"
+    three = {"role": "assistant", "content": calls}
+    row = {"messages": [ASKED, SCREEN, three, SCREEN, FIRST], "images": ["0.png", "1.png"]}
+    run = imported(tmp_path_factory.mktemp("several"), "trl", row)
+    assert taught(run) == ("sft", [0, 1])
+    return run
+
+
 @pytest.mark.parametrize("known", [None, {"unit": "thousandths"}, {"unit": "thousandths", "trajectory": {}}])
 def test_arguments_that_no_action_has_are_kept_with_the_step(tmp_path: Path, known: dict[str, Any] | None) -> None:
     reply = {"role": "assistant", "content": "Action: wait(why=5)"}
