@@ -827,3 +827,14 @@ def test_texts_of_calls_do_not_depend_on_the_order_of_their_arguments(tmp_path: 
         texts.append(record.steps[0].text)
         assert actions(record) == [None, Finished(content='{"a": 2, "b": 1}')]
     assert texts == ['computer({"a": {"c": ["é", 1.5], "d": true}, "b": null, "type": "fly"})'] * 2
+
+
+@pytest.mark.parametrize("described", [1, 2])
+def test_a_document_that_was_exported_with_a_step_for_each_call_keeps_these_steps(
+    tmp_path: Path, described: int
+) -> None:
+    calls = (call("computer", at, type="click", x=x, y=10) for at, x in (("a", 5), ("b", 10)))
+    own = {"unit": "pixels", "steps": [{"actor": "import"}] * described}
+    record = read(tmp_path, agent(*calls, shown=1), extra={"flywheel": own})
+    one, two = (Click(x=x, y=0.25) for x in (0.1, 0.2))
+    assert [step.actions for step in record.steps] == ([(one, two)] if described == 1 else [(one,), (two,)])
