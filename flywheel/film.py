@@ -50,7 +50,7 @@ def frames_of(
             error = f": {step.action_error}" if step.action_error else ""
             caption = f"{number} of {len(one.steps)}{several}  {in_words(action)}{error}"
             frames.append(_drawn(one.screen(digest), action, width, caption if captions else ""))
-    frames.append(_ended(one, steps[-1].next_screenshot or steps[-1].screenshot, width, captions))
+    frames.append(_ended(one, steps[-1].pictures[-1], width, captions))
     height = max(frame.height for frame in frames)
     return [_padded(frame, (width, height)) for frame in frames]
 

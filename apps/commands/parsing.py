@@ -15,6 +15,7 @@ from schemas.failure import UsageError
 
 if TYPE_CHECKING:
     from models.families.family import ModelFamily
+    from schemas.action import Action
 
 ANY_SCREEN = (1000, 1000)
 """Size of the screenshot if no coordinate depends on it."""
@@ -113,17 +114,28 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
 
 
 def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[str, Any]:
-    """Returns those of a reply's `thought`, `sentence`, `actions`, `unused` arguments and `error` that it has.
-
-    Only the first call's actions would be performed.
-    """
+    """Returns those of a reply's `thought`, `sentence`, `actions`, `unused` arguments and `error` that it has, and the
+    actions that would not be performed as `dropped`."""
     from models.completion import Completion
+    from schemas.action import TERMINAL
 
     read = family.read(Completion(storable(reply)), screen)
-    listed = [{"type": action.type, **action.model_dump(exclude={"type"})} for action in (*read.actions, *read.dropped)]
+    ends = next((place for place, action in enumerate(read.actions, 1) if action.type in TERMINAL), len(read.actions))
+
+    def listed(actions: "Iterable[Action]") -> list[dict[str, Any]]:
+        return [{"type": action.type, **action.model_dump(exclude={"type"})} for action in actions]
+
+    later = listed([*read.actions[ends:], *read.dropped])
     unused = {"unused": list(read.unused)} if read.unused else {}
     sentence = {"sentence": words} if (words := family.sentence(read.action_text)) else {}
-    return {"thought": read.thought, **sentence, "actions": listed, **unused, "error": read.error}
+    return {
+        "thought": read.thought,
+        **sentence,
+        "actions": listed(read.actions[:ends]),
+        **({"dropped": later} if later else {}),
+        **unused,
+        "error": read.error,
+    }
 
 
 def _note_on_places(family: "ModelFamily", found: Mapping[str, Any], screen: tuple[int, int]) -> str:
@@ -192,10 +204,15 @@ def _require(family: "ModelFamily", size: tuple[int, int]) -> None:
 
 
 def _as_text(found: dict[str, Any]) -> str:
-    actions = "; ".join(
-        " ".join(f"{key}={value:.4f}" if isinstance(value, float) else f"{key}={value}" for key, value in one.items())
-        for one in found["actions"]
-    )
+    def listed(actions: Iterable[Mapping[str, Any]]) -> str:
+        fields = (one.items() for one in actions)
+        return "; ".join(
+            " ".join(f"{key}={value:.4f}" if isinstance(value, float) else f"{key}={value}" for key, value in one)
+            for one in fields
+        )
+
+    actions = listed(found["actions"])
+    actions += f" (not performed: {listed(found['dropped'])})" if "dropped" in found else ""
     thought = "".join(f"{found[name]} -> " for name in ("thought", "sentence") if found.get(name))
     unused = f" (unused: {', '.join(found['unused'])})" if "unused" in found else ""
     return (thought + (actions or f"no action: {found['error']}") + unused).translate(BREAKS)

@@ -1,5 +1,7 @@
 """Implement `flywheel trajectories`: find trajectories, and show one of them."""
 
+import json
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,10 +38,16 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """Find trajectories by task, outcome, policy, iteration, route, gate and text."""
-    from tasks.shared.finding import Wanted, find
+    from tasks.shared.finding import Wanted, find, refuse_unknown
+    from tasks.shared.policies import champion_if_any
 
+    lake = open_lake(resolve(config, overrides))
+    if policy == "champion" and (champion := champion_if_any(lake)):
+        policy = champion.policy_version
     wanted = Wanted(task, outcome, policy, iteration, route, gate, text)
-    found = find(open_lake(resolve(config, overrides)), wanted, limit, order=sort)
+    found = find(lake, wanted, limit, order=sort)
+    if not found.total:
+        refuse_unknown(lake, wanted)
     shown = {"total": found.total, "trajectories": [_as_dict(one) for one in found]}
     print_result(as_json, shown, lambda: _print_found(found))
 
@@ -62,6 +70,9 @@ def show(
 
     if strip is not None and strip.suffix.lower() != ".png":
         raise UsageError(f"{strip.name} is no .png.", "Name the file, for example, strip.png.")
+    for path in (gif, strip):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"{path}: there is no folder {path.parent}.", "Make it, or name another file.")
     lake = open_lake(resolve(config, overrides))
     about = found_of(lake, name)
     trajectory = OpenLake(lake).trajectory(name)
@@ -95,7 +106,7 @@ def _as_dict(one: "FoundTrajectory") -> dict[str, Any]:
 
 def _step_dict(step: Any) -> dict[str, Any]:
     kept = ("step", "actor", "thought", "actions", "action_error", "screenshot", "next_screenshot", "frames")
-    return {name: getattr(step, name) for name in kept}
+    return {name: getattr(step, name) for name in kept} | {"actions": [json.loads(one) for one in step.actions]}
 
 
 def _print_found(found: "Found") -> None:
@@ -127,9 +138,11 @@ def _print_trajectory(about: "FoundTrajectory", trajectory: "StoredTrajectory", 
     print_line(f"instruction: {row.instruction}")
     for step in trajectory.steps:
         done = "; ".join(map(in_words, step.actions)) or "no action"
+        left = len(step.actions) - len(step.frames) - 1
+        done += f" (the last {left} not performed)" if left > 0 and not step.action_error else ""
         error = f" ({step.action_error})" if step.action_error else ""
         print_line(f"{step.step:>3}  {done}{error}")
         if step.thought:
-            print_line(f"     {step.thought}")
+            print_line(textwrap.indent(step.thought, "     "))
     for path in written:
         print_line(f"written: {path}")

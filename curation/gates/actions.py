@@ -35,6 +35,8 @@ def fault_of(step: Step) -> str:
     """Return the fault of a step's action, to be read after `step N`; empty if there is none."""
     if not step.actions or step.action_error:
         why = f": {step.action_error}" if step.action_error else ""
+        if len(step.actions) > 1:
+            return f"could not be performed whole{why}"
         return f"holds no action that could be performed{why}"
     if not all(0 <= place <= 1 for place in (step.x, step.y) if place is not None):
         return "points outside the screen"

@@ -228,6 +228,8 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
         reason = f"no JSON: {failure.msg}" if isinstance(failure, json.JSONDecodeError) else str(failure)
         held = f", in a call with {', '.join(named)[:120]}," if named else ""
         error = f"{reason[:120]}{held} in {shown[:80]!r}"
+    if error and actions:
+        unused = (*unused, f"a later call: {error}")
     while parts < len(actions) and isinstance(actions[parts - 1], Move):  # a move belongs to the action after it
         parts += 1
     after = "\n".join([*others, text[last:]]) if actions and last >= 0 else ""
@@ -421,10 +423,16 @@ def _scroll(at: Place | None, direction: Direction) -> Scroll:
     return Scroll(direction=direction) if at is None else Scroll(x=at[0], y=at[1], direction=direction)
 
 
+_PLACES = frozenset({"x", "y", "point", "position", "box", "bbox", "location"})
+"""Names under which other tools have a place; a click with one of them is none at the pointer."""
+
+
 def _clicked(given: Arguments, button: Button) -> list[Action]:
     """Converts a click at the pointer: the button goes down and up there."""
     if (count := count_of(given)) not in (None, 1) or button_of(given) not in ("", button):
         raise ValueError(f"not supported: {count or 'other'} clicks at the pointer")
+    if misplaced := sorted(_PLACES & {*given.names}):
+        raise ValueError(f"a place is no `{misplaced[0]}`, but a `coordinate`")
     refuse_held("click", given)
     return [MouseDown(button=button), MouseUp(button=button)]
 

@@ -9,7 +9,7 @@ LEFT JOIN (
     WHERE list_contains($iterations, iteration) AND list_contains($ids, trajectory_id)
 ) d USING (trajectory_id)
 LEFT JOIN (
-    SELECT trajectory_id, arg_max(coalesce(next_screenshot, screenshot), step) AS screenshot FROM steps
+    SELECT trajectory_id, arg_max(coalesce(next_screenshot, frames[-1], screenshot), step) AS screenshot FROM steps
     WHERE list_contains($iterations, iteration) AND list_contains($ids, trajectory_id)
     GROUP BY trajectory_id
 ) s USING (trajectory_id)

@@ -112,6 +112,15 @@ def find(lake: Lake, wanted: Wanted, limit: int = 20, offset: int = 0, order: st
     return Found(_with_decisions(lake, [rows[one] for one in ids]), places[0].total)
 
 
+def refuse_unknown(lake: Lake, wanted: Wanted) -> None:
+    """Raise UsageError that names a task, policy, iteration or gate which no trajectory of the lake has."""
+    for name in ("task", "policy", "iteration", "gate"):
+        value = getattr(wanted, name)
+        if value is not None and not find(lake, Wanted(**{name: value}), 1).total:
+            what = f"no trajectory was rejected by {value!r}" if name == "gate" else f"no trajectory has {value!r}"
+            raise UsageError(f"`{name}`: {what}.", "`flywheel trajectories` without it lists all of them.")
+
+
 def found_of(lake: Lake, name: str) -> FoundTrajectory:
     """Return a trajectory with the decision about it; raises UsageError if no trajectory has this id."""
     row = trajectory_of(lake, name)

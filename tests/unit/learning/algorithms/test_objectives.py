@@ -95,7 +95,7 @@ def test_replies_of_other_probabilities_than_the_trainers_stop_it_before_its_fir
     plan = job(*start, "grpo", group=GroupConfig(most_mismatch=0.02))
     drawn = read_rollouts(plan.samples)
     Learner(plan, drawn, 0, 1).close()
-    raw = [replace(one, logprobs=tuple(value - 0.03 for value in one.logprobs)) for one in drawn]
+    raw = [replace(one, logprobs=tuple(value - 0.5 for value in one.logprobs)) for one in drawn]
     with sentence.raises(FlywheelError, "train.group.most_mismatch"):
         Learner(plan, raw, 0, 1)
 

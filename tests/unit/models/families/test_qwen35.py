@@ -428,8 +428,9 @@ def test_the_prompt_lists_the_actions_of_the_version(name: str, count: int, last
 )
 def test_a_later_call_that_is_no_action_is_reported(later: str) -> None:
     found = read("qwen3.6", called("left_click", coordinate=[9, 9]) + "\n" + later)
-    (unused,) = found.unused
+    reason, unused = found.unused
     assert len(all_of(found)) == 1 and unused.startswith("text behind the action=<function=")
+    assert reason.startswith("a later call: ")
 
 
 @pytest.mark.parametrize(
