@@ -95,6 +95,14 @@ _TRAINED = (
     *("open-web-rl", "gelab-zero", "qwen-ui-agent", "cua-gym"),
 )
 """Names of models that were trained from these checkpoints on a different grammar."""
+_FAMILIES_OF: Mapping[str, tuple[str, ...]] = {
+    "ui-tars": ("ui-tars-1.5", "ui-tars-1.0", "ui-tars-2"), "doubao": ("doubao",), "evo-cua": ("evocua",),
+    "open-cua": ("opencua", "opencua-qwen2"), "scale-cua": ("scalecua", "scalecua-internvl"),
+    "holo": ("holo-3", "holo-2", "holo-1.5"), "fara": ("fara-1.5", "fara-7b"), "auto-glm": ("glm",),
+    "gui-owl": ("gui-owl-1.5",), "mobile-agent": ("gui-owl-1.5",), "mai-ui": ("mai-ui",), "ui-venus": ("ui-venus-2",),
+    "step-gui": ("step-gui",), "gelab-zero": ("step-gui",), "open-web-rl": ("openwebrl",), "cua-gym": ("qwen3.5",),
+}  # fmt: skip
+"""Families of the models in `_TRAINED` that have one, the newest first."""
 _PEOPLE_TOO = ("mano",)
 """Names of such models that are also common names of people, and so of folders."""
 _SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
@@ -169,8 +177,9 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     if family == "qwen3.5":
         family = _version(directory)
     if not family:
+        without = ", whose chat template has no calls as XML" if BY_MODEL_TYPE.get(kind) == "qwen3.5" else ""
         raise wrong(
-            f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): its action "
+            f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}{without}): its action "
             "grammar and its unit of coordinates are unknown.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
@@ -181,7 +190,7 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
         raise wrong(
             f"`policy.family` is auto, and {directory} calls itself or its base {other!r}: a model_type of {kind} "
             f"alone does not mean that it writes actions as {family} does.",
-            f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
+            f"Set policy.family to the family it was trained in: {_listed(other)}.",
         )
     return family
 
@@ -254,6 +263,14 @@ def _other(owner: str, names: Sequence[str], own: Sequence[str], bases: Sequence
     known = (name for name in [*names, *bases] if any(_holds(name, other) for other in others))
     sized = (name for name in sizes if _is_sized(name) and not _holds(name, owner))
     return next(chain(known, sized), "")
+
+
+def _listed(named: str) -> str:
+    """Lists the families for the model of a name; all families if its own is unknown."""
+    known = next((families for model, families in _FAMILIES_OF.items() if _holds(named, model)), ())
+    if known:
+        return f"by its name probably {' or '.join(known)}, else another one or a dotted path"
+    return f"{', '.join(_NAMED)}, or a dotted path"
 
 
 def _is_sized(name: str) -> bool:

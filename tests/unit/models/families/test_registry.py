@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.families import registry
 from models.families.processor import read_limits, read_processor
-from models.families.registry import family_of, name_of
+from models.families.registry import FAMILIES, family_of, name_of
 from models.families.screen import ImageLimits, limits_of
 from models.random_vlm import build_random
 from schemas.config.policy import PolicyConfig
@@ -272,3 +273,8 @@ def test_a_card_is_read_in_linear_time(tmp_path: Path, piece: str, sentence: Sen
     )
     with sentence.raises(UsageError, "'Fara-7B'", hint="policy.family"):
         name_of(PolicyConfig(base=str(base)))
+
+
+def test_a_family_that_an_error_suggests_exists() -> None:
+    assert set(registry._FAMILIES_OF) <= set(registry._TRAINED)
+    assert {name for names in registry._FAMILIES_OF.values() for name in names} <= set(FAMILIES.names)
