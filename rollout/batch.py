@@ -16,7 +16,7 @@ from schemas.observation import Outcome
 
 
 @dataclass(slots=True)
-class Batch:
+class ActionBatch:
     """The actions of one reply, at least one, and the effect of those that were tried."""
 
     actions: Sequence[Action]

@@ -18,7 +18,7 @@ from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from models.policy import Context
 from rollout.actor import Acts
-from rollout.batch import Batch
+from rollout.batch import ActionBatch
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, StepReply, given
 from schemas.action import Action, point_of, to_json
 from schemas.context import ContextRule
@@ -142,7 +142,7 @@ class _Session:
 
     async def _perform(self, sandbox: Sandbox, actions: Sequence[Action], verifier: Verifier | None) -> Action:
         """Perform the actions of the last step's reply, and return the last action that was tried."""
-        batch = Batch(actions, self.outcome)
+        batch = ActionBatch(actions, self.outcome)
         try:
             await batch.perform(sandbox, verifier, lambda: self._frame(sandbox))
         finally:

@@ -12,7 +12,7 @@ from learning.conversion.families import family_of, network_of, to_hugging_face,
 from learning.conversion.hugging_face import config_of, write_hugging_face
 from learning.conversion.megatron import write_megatron
 from learning.conversion.opening import open_checkpoint
-from learning.conversion.source import MASTER, WEIGHT, Entry, Source
+from learning.conversion.source import MASTER, WEIGHT, ForeignTensor, Source
 from learning.conversion.stored import StoredTensor, equal
 from models.safe import PICKLES
 from schemas.failure import CheckpointError, UsageError
@@ -123,12 +123,12 @@ def _renamed(source: Source, form: str, family: str | None, config: Mapping[str,
     if source.format != "megatron" or (form != "hf" and family is None):
         return source
     mapping, network = family_of(family, config), network_of(config, source.place)
-    entries: list[Entry] = []
+    entries: list[ForeignTensor] = []
     notes: dict[str, None] = {}
     kinds = [kind for kind in source.kinds if kind != "state" and (form != "hf" or kind == WEIGHT)]
     for kind in kinds:
         found, cut = to_hugging_face(source.of_kind(kind), mapping, network, source.place)
-        entries += [Entry(f"{kind}:{name}", kind, name, tensor) for name, tensor in found.items()]
+        entries += [ForeignTensor(f"{kind}:{name}", kind, name, tensor) for name, tensor in found.items()]
         notes |= dict.fromkeys(cut)
     if others := [kind for kind in source.kinds if kind not in kinds]:
         notes[f"left out: {', '.join(others)}"] = None

@@ -15,7 +15,7 @@ from typing import Any
 
 from learning.checkpoint.state import Shape, flat_boxes
 from learning.conversion.archive import Record, read_archive
-from learning.conversion.source import MASTER, WEIGHT, Entry, Source, step_folder
+from learning.conversion.source import MASTER, WEIGHT, ForeignTensor, Source, step_folder
 from learning.conversion.stored import RESTORE, Piece, StoredTensor, row_major
 from schemas.failure import CheckpointError, DamagedError
 
@@ -70,16 +70,16 @@ def open_deepspeed(path: Path, step: int | None) -> Source | None:
     opened = [_loaded(models[rank], "module") for rank in range(ranks)] if stage == 3 else [main]
     shapes = [{name: tuple(shape) for name, shape in group.items()} for group in main["param_shapes"]]
     tied = dict(main.get("shared_params") or {})
-    found: list[Entry] = []
+    found: list[ForeignTensor] = []
     for kind, buffers in _kinds([states[rank] for rank in range(ranks)], stage, path):
         cut = _of_stage_3(buffers, shapes, ranks) if stage == 3 else _of_stage_2(buffers, shapes, first, ranks, path)
-        found += [Entry(f"{kind}:{name}", kind, name, tensor) for name, tensor in cut.items()]
-    found += [Entry(name, WEIGHT, name, tensor) for name, tensor in _of_the_module(opened, stage, path).items()]
+        found += [ForeignTensor(f"{kind}:{name}", kind, name, tensor) for name, tensor in cut.items()]
+    found += [ForeignTensor(name, WEIGHT, name, tensor) for name, tensor in _of_the_module(opened, stage, path).items()]
     by_key = {(entry.kind, entry.weight): entry for entry in found}
     for name, other in tied.items():
         for kind in (WEIGHT, MASTER):
             if (kind, other) in by_key and (kind, name) not in by_key:
-                found.append(Entry(f"{kind}:{name}", kind, name, by_key[kind, other].tensor))
+                found.append(ForeignTensor(f"{kind}:{name}", kind, name, by_key[kind, other].tensor))
     layout = {"zero stage": stage, "data": ranks}
     saved = main.get("global_steps")
     return Source(

@@ -22,7 +22,7 @@ _QKV, _FC1 = "self_attention.linear_qkv", "mlp.linear_fc1.weight"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class TextFamily:
     """Differences between the families."""
 
     bias: bool
@@ -31,12 +31,12 @@ class Family:
     """Whether queries and keys are normalised."""
 
 
-FAMILIES = {"qwen2": Family(True, False), "qwen2.5": Family(True, False), "qwen3": Family(False, True)}
+FAMILIES = {"qwen2": TextFamily(True, False), "qwen2.5": TextFamily(True, False), "qwen3": TextFamily(False, True)}
 """Families by name, which is also `model_type` of the config (Qwen2.5 has that of Qwen2)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class TextSizes:
     """Sizes of a network."""
 
     layers: int
@@ -57,7 +57,7 @@ class Network:
         return {"q": self.heads // self.groups * self.head, "k": self.head, "v": self.head}
 
 
-def network_of(config: Mapping[str, Any], where: Path) -> Network:
+def network_of(config: Mapping[str, Any], where: Path) -> TextSizes:
     """Reads the sizes of a network from a Hugging Face config; raises UsageError if one is missing."""
     wanted = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "vocab_size")
     for name in wanted:
@@ -65,7 +65,7 @@ def network_of(config: Mapping[str, Any], where: Path) -> Network:
             problem = f"The config for {where} has no `{name}`, which the mapping of names needs."
             raise UsageError(problem, "Give `--parent`, a Hugging Face directory of the network.")
     heads = config["num_attention_heads"]
-    return Network(
+    return TextSizes(
         layers=config["num_hidden_layers"],
         heads=heads,
         groups=config.get("num_key_value_heads") or heads,
@@ -77,7 +77,7 @@ def network_of(config: Mapping[str, Any], where: Path) -> Network:
     )
 
 
-def family_of(name: str | None, config: Mapping[str, Any]) -> Family:
+def family_of(name: str | None, config: Mapping[str, Any]) -> TextFamily:
     """Returns the family of a name, or of a config; raises UsageError if it is not known."""
     found = name or config.get("model_type")
     if found not in FAMILIES:
@@ -88,7 +88,7 @@ def family_of(name: str | None, config: Mapping[str, Any]) -> Family:
 
 
 def to_hugging_face(
-    tensors: Mapping[str, StoredTensor], family: Family, network: Network, where: Path
+    tensors: Mapping[str, StoredTensor], family: TextFamily, network: TextSizes, where: Path
 ) -> tuple[dict[str, StoredTensor], list[str]]:
     """Renames, cuts and unstacks Megatron's tensors.
 
@@ -141,7 +141,7 @@ def to_hugging_face(
 
 
 def to_megatron(
-    tensors: Mapping[str, StoredTensor], family: Family, network: Network, where: Path
+    tensors: Mapping[str, StoredTensor], family: TextFamily, network: TextSizes, where: Path
 ) -> dict[str, StoredTensor]:
     """Renames, joins and stacks Hugging Face's tensors.
 
@@ -184,7 +184,7 @@ def to_megatron(
     return found
 
 
-def _plain(family: Family, network: Network) -> list[tuple[str, str, Shape]]:
+def _plain(family: TextFamily, network: TextSizes) -> list[tuple[str, str, Shape]]:
     """Lists the tensors of a layer that differ in their names alone: Megatron's, Hugging Face's and the shape."""
     norms = [
         (f"self_attention.{one}_layernorm.weight", f"self_attn.{one}_norm.weight", (network.head,)) for one in "qk"
@@ -202,12 +202,12 @@ def _plain(family: Family, network: Network) -> list[tuple[str, str, Shape]]:
     ]
 
 
-def _fused(family: Family, network: Network) -> dict[str, Shape]:
+def _fused(family: TextFamily, network: TextSizes) -> dict[str, Shape]:
     height = network.groups * sum(network.parts.values())
     return {"weight": (height, network.hidden), **({"bias": (height,)} if family.bias else {})}
 
 
-def _split(whole: StoredTensor, network: Network) -> dict[str, StoredTensor]:
+def _split(whole: StoredTensor, network: TextSizes) -> dict[str, StoredTensor]:
     """Cuts the fused tensor of a layer into queries, keys and values."""
     height, start = sum(network.parts.values()), 0
     found = {}
@@ -218,7 +218,7 @@ def _split(whole: StoredTensor, network: Network) -> dict[str, StoredTensor]:
     return found
 
 
-def _groups(parts: Mapping[str, StoredTensor], network: Network) -> list[StoredTensor]:
+def _groups(parts: Mapping[str, StoredTensor], network: TextSizes) -> list[StoredTensor]:
     """Lists the rows of each group's queries, key and value, in the order of the fused tensor."""
     return [
         rows(parts[part], group * size, (group + 1) * size)

@@ -11,7 +11,7 @@ import torch
 
 from learning.checkpoint import open_store
 from learning.checkpoint.shard_file import bytes_in
-from learning.conversion.source import WEIGHT, Entry, Source
+from learning.conversion.source import WEIGHT, ForeignTensor, Source
 from learning.conversion.stored import RESTORE, StoredTensor, contiguous, slices
 from models.safe import INDEX, SINGLE, weights_of
 from schemas.failure import DamagedError
@@ -45,7 +45,7 @@ def open_hugging_face(path: Path) -> Source | None:
         return None
     files = weights_of(path)
     headers = {file: _header(file) for file in dict.fromkeys(files.values())}
-    entries = tuple(Entry(name, WEIGHT, name, headers[file][name]) for name, file in files.items())
+    entries = tuple(ForeignTensor(name, WEIGHT, name, headers[file][name]) for name, file in files.items())
     listed = _index(path)
     for name in sorted(listed.keys() ^ files.keys() if listed else ()):
         lacks = f"{listed[name]} lacks" if name in listed else f"{INDEX} does not list"

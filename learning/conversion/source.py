@@ -16,7 +16,7 @@ Every other kind is optimiser state, such as `exp_avg`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ForeignTensor:
     """A tensor of a checkpoint."""
 
     name: str
@@ -39,7 +39,7 @@ class Source:
     step: int | None
     layout: Mapping[str, int]
     """Number of ranks by kind of parallelism."""
-    entries: tuple[Entry, ...]
+    entries: tuple[ForeignTensor, ...]
     tied: Mapping[str, str] = field(default_factory=dict)
     """Weights that are the same tensor as another weight, by name."""
     sizes: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +113,7 @@ group that is the kind."""
 _STATE = re.compile(r"(chained_\d+\.)?(optim|adam|lr_scheduler|scheduler|rng|dataloader|train_state)")
 
 
-def entries_of(tensors: Mapping[str, StoredTensor], prefix: str | None) -> tuple[Entry, ...]:
+def entries_of(tensors: Mapping[str, StoredTensor], prefix: str | None) -> tuple[ForeignTensor, ...]:
     """Finds the kind and the weight of each tensor of a flat state by its name.
 
     Args:
@@ -134,7 +134,7 @@ def entries_of(tensors: Mapping[str, StoredTensor], prefix: str | None) -> tuple
     for name, tensor in tensors.items():
         other = ("state", name)  # of no weight, if the prefix is not the weights'
         kind, weight = states.get(name, (WEIGHT, name.removeprefix(start)) if name.startswith(start) else other)
-        found.append(Entry(name, kind, weight, tensor))
+        found.append(ForeignTensor(name, kind, weight, tensor))
     return tuple(found)
 
 

@@ -78,7 +78,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FoundId:
     trajectory_id: str
     iteration: int
     total: int
@@ -104,7 +104,7 @@ def find(lake: Lake, wanted: Wanted, limit: int = 20, offset: int = 0, order: st
     text = conditions.pop("text")
     pattern = f"%{text.translate(_ESCAPED)}%" if text else None
     parameters = {**conditions, "pattern": pattern, "limit": limit, "offset": offset, "sort": order}
-    places = answers(lake, _Place, "found_trajectories", **parameters)
+    places = answers(lake, _FoundId, "found_trajectories", **parameters)
     if not places:
         return Found([], 0 if offset == 0 else _total(lake, parameters))
     ids, iterations = [one.trajectory_id for one in places], sorted({one.iteration for one in places})
@@ -135,7 +135,7 @@ def outcome_of(row: Trajectory) -> Outcome:
 
 
 def _total(lake: Lake, parameters: dict[str, Any]) -> int:
-    first = answers(lake, _Place, "found_trajectories", **{**parameters, "limit": 1, "offset": 0})
+    first = answers(lake, _FoundId, "found_trajectories", **{**parameters, "limit": 1, "offset": 0})
     return first[0].total if first else 0
 
 

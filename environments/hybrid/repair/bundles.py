@@ -21,7 +21,7 @@ from common.text import some_of
 from environments.hybrid.bubblewrap import SandboxLimits
 from environments.hybrid.repair.faults import import_roots, store, stored_at, verified_twins
 from environments.hybrid.repair.judge import Check, remaining_faults
-from environments.hybrid.repair.runner import NoAnswer, Settings
+from environments.hybrid.repair.runner import NoResult, Settings
 from environments.hybrid.repair.sources import MAX_FILE, Repository, at, of_files, protected
 from environments.hybrid.repair.suites import Suite, results
 from environments.hybrid.repair.tasks import DONE, RepairInstance, script
@@ -297,7 +297,7 @@ async def _examined(
         )
     try:
         ran = await results(files, request, limits, settings.tests_s, settings)
-    except NoAnswer as error:
+    except NoResult as error:
         raise UsageError(
             f"`{key}`: {name}: its tests cannot run at the base commit: {error}.",
             "Set `libraries` to the folder of pytest and the repository's dependencies.",

@@ -20,7 +20,7 @@ from common.process import home
 from common.text import some_of
 from environments.hybrid.bubblewrap import SandboxLimits
 from environments.hybrid.repair.mutation import Mutation, mutations, shuffled
-from environments.hybrid.repair.runner import LIBRARIES, NoAnswer, Settings, opened
+from environments.hybrid.repair.runner import LIBRARIES, NoResult, Settings, opened
 from environments.hybrid.repair.sources import Repository
 from environments.hybrid.repair.suites import NEEDED, files_of, results, twin
 from schemas.failure import UsageError
@@ -156,7 +156,7 @@ async def prepared(repository: Repository, count: int, settings: Settings, key: 
         recording = await _recorded(repository, settings)
         make = _of_tests if runs_tests(repository) else _of_calls
         made = await make(repository, recording, count, settings, key)
-    except NoAnswer as error:
+    except NoResult as error:
         raise UsageError(
             f"`{key}`: {repository.origin} cannot be run in a sandbox: {error}.",
             "Set `libraries` to a folder with pytest and its dependencies, or take it out.",

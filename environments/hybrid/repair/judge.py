@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from environments.hybrid.bubblewrap import SandboxLimits
 from environments.hybrid.files import Files
 from environments.hybrid.repair.faults import Case, import_roots, request_of
-from environments.hybrid.repair.runner import NoAnswer, Settings, opened
+from environments.hybrid.repair.runner import NoResult, Settings, opened
 from environments.hybrid.repair.sources import MAX_FILE, MAX_FILES, Repository, is_test, protected
 from environments.hybrid.repair.suites import Suite, failures
 
@@ -79,7 +79,7 @@ async def remaining_faults(check: Check, files: Mapping[str, bytes], limits: San
             async with opened(files, limits, settings.tests_s, settings.mounts, settings.python) as runner:
                 request = request_of(check.repository) | {"kind": "answers", "cases": cases}
                 reasons.append(_compared(check, await runner.ask("calls", request)))
-    except NoAnswer as error:
+    except NoResult as error:
         reasons.append(f"the tests did not finish: {error}")
     return "; ".join(reason for reason in reasons if reason)
 

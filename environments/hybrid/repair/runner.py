@@ -68,7 +68,7 @@ class Settings:
     """Time limit of the tests in seconds."""
 
 
-class NoAnswer(Exception):
+class NoResult(Exception):
     """Raised if the code under test ends the process, or takes too long; the message has the reason."""
 
 
@@ -102,7 +102,7 @@ class Runner:
             hash_seed: seed of Python's hashes, which decide the order of sets.
 
         Raises:
-            NoAnswer: the program ended without an answer.
+            NoResult: the program ended without an answer.
             SandboxFailure: the sandbox was killed from outside.
         """
         self._temporary.write("inside.py", (_INSIDE / f"{program}.py").read_bytes())
@@ -113,11 +113,11 @@ class Runner:
             ran = await self._terminal.run(f"cd {WORK}; {asked} > /tmp/output 2>&1")
             text = self._temporary.read("answer.json", MAX_ANSWER)
         except (ActionFailure, OSError, ValueError) as error:
-            raise NoAnswer(str(error)) from error
+            raise NoResult(str(error)) from error
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise NoAnswer(f"the code ended its process: {ran.note or self._last_line() or ran.status}") from error
+            raise NoResult(f"the code ended its process: {ran.note or self._last_line() or ran.status}") from error
 
     def _last_line(self) -> str:
         with suppress(OSError, ValueError):
@@ -141,7 +141,7 @@ async def opened(
 
     Raises:
         SandboxFailure: no sandbox starts.
-        NoAnswer: the files do not fit into the sandbox.
+        NoResult: the files do not fit into the sandbox.
     """
     terminal = await TerminalSession.open(limits, command_s, mounts)
     try:
@@ -149,7 +149,7 @@ async def opened(
         try:
             runner.write(files)
         except OSError as error:
-            raise NoAnswer(f"the files cannot be written: {error}") from error
+            raise NoResult(f"the files cannot be written: {error}") from error
         yield runner
     finally:
         await terminal.close()

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from environments.hybrid.bubblewrap import Mounts, SandboxLimits
-from environments.hybrid.repair.runner import LIBRARIES, NoAnswer, Settings, hidden, opened
+from environments.hybrid.repair.runner import LIBRARIES, NoResult, Settings, hidden, opened
 from environments.hybrid.repair.sources import protected
 
 _DECOY = b"""def test_total():
@@ -167,7 +167,7 @@ async def results(
         settings: how the code runs.
 
     Raises:
-        NoAnswer: the tests did not finish, a test file was changed, or the results were forged.
+        NoResult: the tests did not finish, a test file was changed, or the results were forged.
         SandboxFailure: no sandbox starts, or it is killed from outside.
     """
     async with opened(files, limits, tests_s, settings.mounts, settings.python) as runner:
@@ -175,9 +175,9 @@ async def results(
         before = runner.stamps(trusted)
         answer = await runner.ask("tests", {"libraries": [LIBRARIES], **request})
         if not isinstance(answer, dict):
-            raise NoAnswer("the results are forged")
+            raise NoResult("the results are forged")
         if request["kind"] != "mutants" and runner.stamps(trusted) != before:
-            raise NoAnswer("a test file was changed while the tests ran")
+            raise NoResult("a test file was changed while the tests ran")
     return answer
 
 
@@ -194,7 +194,7 @@ async def failures(
         settings: how the code runs.
 
     Raises:
-        NoAnswer: see `results`.
+        NoResult: see `results`.
         SandboxFailure: no sandbox starts, or it is killed from outside.
     """
     run, expected, paths = {**files, **suite.tests}, dict[str, str](), dict[str, str]()

@@ -20,7 +20,7 @@ MAX_MESSAGE = 200
 """Maximum characters of a failed test's message."""
 
 
-class Recorder:
+class OutcomePlugin:
     """Collects the outcome of each test: `passed` only if its setup, its call and its teardown passed."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Recorder:
 
 def run(pytest: Any, files: list[str]) -> dict[str, Any]:
     """Runs test files and returns `reports` and `messages` by the tests' ids."""
-    recorder = Recorder()
+    recorder = OutcomePlugin()
     options = ["-q", "--rootdir", ROOT, "-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb", "short"]
     pytest.main([*options, *files], plugins=[recorder])
     return {"reports": recorder.reports, "messages": recorder.messages}
