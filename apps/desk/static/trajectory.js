@@ -31,7 +31,8 @@ function draw() {
     const by = [[entry.author, entry.version].filter(Boolean).join(" "), ...entry.patterns.map((name) => name.replaceAll("_", " "))];
     return make("li", {}, `${entry.thought} `, make("span", { class: "soft" }, by.join(" · ")));
   }));
-  $("action").textContent = one.actions.map((action) => describe(parsed(action))).join("; ") || describe(null);
+  const left = (place) => (place < tried.length || one.error ? "" : " (not performed)");
+  $("action").textContent = one.actions.map((action, place) => describe(parsed(action)) + left(place)).join("; ") || describe(null);
   $("error").textContent = one.error ?? "";
   $("raw").textContent = one.raw_text;
   $("corrected").textContent = one.correction ? `corrected: ${describe(parsed(one.correction))} ${one.correction_thought ?? ""}` : "";
