@@ -18,12 +18,13 @@ from apps.report.charts import training
 from flywheel.film import write_moving
 from flywheel.frames import POINTS, rows_of
 from schemas.failure import UsageError
+from schemas.tables.verdict import ROUTES
 from tasks.promote.events import OUTCOMES as DECIDED
 from tasks.promote.events import rolled_back, standing
 from tasks.quality import MEASURES
 from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses
-from tasks.shared.finding import ORDERS, OUTCOMES, ROUTES, Wanted, find
+from tasks.shared.finding import ORDERS, OUTCOMES, Wanted, find
 from tasks.shared.policies import policies
 from tasks.shared.status import success_of
 from tasks.shared.trajectories import trajectory_of

@@ -16,7 +16,6 @@ from curation.converters.exchanged import Picture
 from curation.private import Secrets
 from curation.redaction import Redactor, typed
 from schemas.action import Action, from_json_list, in_words, to_json
-from schemas.failure import is_environment_failure
 from schemas.observation import Element, elements_of
 from schemas.tables.reading import ScreenReading
 from schemas.tables.screenshot import Screenshot
@@ -25,6 +24,7 @@ from schemas.tables.task import short_names
 from schemas.tables.trajectory import Trajectory
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.shared.finding import outcome_of
 
 OF_EACH = 4
 """Maximum successes, and maximum failures."""
@@ -83,7 +83,7 @@ def replays(lake: Lake) -> list[Replay]:
             row=redacted.row(row),
             reason=redacted.text(reasons.get(row.trajectory_id, "")),
             task=names[row.task_id],
-            outcome=outcome(row),
+            outcome=outcome_of(row),
             steps=[_frame(step, pictures.get(step.screenshot)) for step in steps[row.trajectory_id]],
         )
         for row in chosen
@@ -106,13 +106,6 @@ def _spread(rows: list[Trajectory]) -> list[Trajectory]:
         turns[row.task_id] += 1
         ranked.append((turns[row.task_id], row.trajectory_id, row))
     return [row for _, _, row in sorted(ranked, key=lambda item: item[:2])]
-
-
-def outcome(row: Trajectory) -> str:
-    """The outcome of a trajectory, in a word."""
-    if is_environment_failure(row.failure_boundary):
-        return "environment"
-    return "success" if row.success else "failure"
 
 
 def _latest(lake: Lake) -> list[Trajectory]:

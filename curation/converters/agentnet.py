@@ -144,7 +144,8 @@ class AgentNet(Format):
         found = StepAssessment(*looked) if looked != (None, None, "") else None
         extra = {self.name: held} if held else {}
         text = "" if action else code
-        return ExchangedStep(screen, value.thought or "", action, text, error, found, extra=extra), pointer
+        actions = (action,) if action else ()
+        return ExchangedStep(screen, value.thought or "", actions, text, error, found, extra=extra), pointer
 
 
 def _order_of(entries: Sequence[_Entry], record: RecordPlace) -> list[int]:

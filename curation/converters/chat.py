@@ -263,14 +263,12 @@ def step_of(read: Completion, screen: Picture, most: int = 1) -> ExchangedStep:
         case ():
             return ExchangedStep(screen, text=read.text, error=read.error)
         case (Type() as typed, Hotkey(key="enter" | "return")):
-            action = Type(content=typed.content.removesuffix("\n") + "\n")
-        case (action,):
+            actions = (Type(content=typed.content.removesuffix("\n") + "\n"),)
+        case actions if len(actions) > most:
+            return ExchangedStep(screen, text=read.text, error=f"{len(actions)} actions in one reply")
+        case actions:
             pass
-        case several if len(several) > most:
-            return ExchangedStep(screen, text=read.text, error=f"{len(several)} actions in one reply")
-        case several:
-            return ExchangedStep(screen, read.thought, about=about, several=several)
-    return ExchangedStep(screen, read.thought, action, about=about)
+    return ExchangedStep(screen, read.thought, actions, about=about)
 
 
 def turns_of(

@@ -233,18 +233,15 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class ExchangedStep:
-    """A screenshot, a thought, and the actions of the reply.
-
-    Raises:
-        ValueError: `several` has one action, or is given together with `action`.
-    """
+    """A screenshot, a thought, and the actions of the reply."""
 
     screen: Picture
     thought: str = ""
-    action: Action | None = None
-    """The only action; null if the step has none or several."""
+    actions: tuple[Action, ...] = ()
+    """The actions, in order; empty for a text without an action."""
     text: str = ""
-    """Text in place of an action that could not be parsed. With `several`, the recorded reply, which may be empty."""
+    """Text in place of an action that could not be parsed. With several actions, the recorded reply, which may be
+    empty."""
     error: str | None = None
     """Reason why there is no action, or why an action could not be performed."""
     found: StepAssessment | None = None
@@ -254,19 +251,18 @@ class ExchangedStep:
     """A reviewer's replacement of only the thought; empty if there is none."""
     sampled: Sampled | None = None
     """Null if no policy of this lake sampled the reply, or if its text is redacted."""
-    several: tuple[Action, ...] = ()
-    """The actions of a reply that has more than one, in order; else empty."""
     frames: tuple[Picture, ...] = ()
-    """The screens between the actions of `several`, as far as they are known: after the first, the second, ..."""
-
-    def __post_init__(self) -> None:
-        if len(self.several) == 1 or (self.several and self.action):
-            raise ValueError("several: it holds two or more actions, without `action`; an only action is `action`")
+    """The screens between several actions, as far as they are known: after the first, the second, ..."""
 
     @property
-    def actions(self) -> tuple[Action, ...]:
-        """All actions of the reply, in order; empty for a text without an action."""
-        return self.several or ((self.action,) if self.action else ())
+    def action(self) -> Action | None:
+        """The only action; None if the step has none or several, so that no reader takes the first of several."""
+        return self.actions[0] if len(self.actions) == 1 else None
+
+    @property
+    def several(self) -> bool:
+        """Whether the reply has several actions."""
+        return len(self.actions) > 1
 
     @property
     def acted(self) -> list[tuple[Picture, Action]]:
@@ -332,7 +328,7 @@ class Exchanged:
         """Return the sha256 of the content, so that a record that is read twice is one trajectory."""
         steps = [
             [one.screen.sha256, one.thought, one.action and to_json(one.action), one.text, one.extra, str(one.found)]
-            + ([[*map(to_json, one.several)], [frame.sha256 for frame in one.frames]] if one.several else [])
+            + ([[*map(to_json, one.actions)], [frame.sha256 for frame in one.frames]] if one.several else [])
             for one in self.steps
         ]
         after = self.after and self.after.sha256
@@ -409,9 +405,11 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
     for where, text in texts.items():
         if len(text) > MOST_TEXT:
             raise RecordRefused(place, where, f"{len(text):,} characters, at most {MOST_TEXT:,} are taken")
-    acted = {f"steps.{at}.action": one.action.model_dump() for at, one in enumerate(record.steps) if one.action}
-    for at, step in enumerate(record.steps):
-        acted |= {f"steps.{at}.actions.{number}": one.model_dump() for number, one in enumerate(step.several)}
+    acted = {
+        f"steps.{at}.{f'actions.{number}' if step.several else 'action'}": one.model_dump()
+        for at, step in enumerate(record.steps)
+        for number, one in enumerate(step.actions)
+    }
     for where, held in {**texts, **acted}.items():
         if flaw := flaw_of(held):
             raise RecordRefused(place, ".".join(filter(None, (where, flaw[0]))), flaw[1])

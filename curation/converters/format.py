@@ -85,7 +85,7 @@ class Format(ABC):
 
     def _with_single_actions(self, record: Exchanged) -> Exchanged:
         """Return the trajectory with the text of each reply that has several actions, and the reason; count them."""
-        several = [bool(step.several) for step in record.steps]
+        several = [step.several for step in record.steps]
         self.as_text += sum(several)
         return replace(record, steps=tuple(map(_single, record.steps))) if any(several) else record
 
@@ -125,9 +125,9 @@ def _single(step: ExchangedStep) -> ExchangedStep:
     """Return a step without its actions if it has several, as the text of the reply with the reason."""
     if not step.several:
         return step
-    text = step.text or format_reply(step.thought, format_actions(step.several))
-    error = f"{len(step.several)} actions in one reply" + (f"; {step.error}" if step.error else "")
-    return replace(step, several=(), frames=(), text=text, error=error)
+    text = step.text or format_reply(step.thought, format_actions(step.actions))
+    error = f"{len(step.actions)} actions in one reply" + (f"; {step.error}" if step.error else "")
+    return replace(step, actions=(), frames=(), text=text, error=error)
 
 
 def _checked(found: Exchanged | RecordRefused, _: ImportSource, place: RecordPlace) -> Exchanged | RecordRefused:

@@ -341,7 +341,7 @@ def _meant(answer: _Answer, own: ExchangedStep, written: str, place: RecordPlace
         thought = next((one.thought for one in reversed(read) if one.thought), thought)
     if action is None or (thought == own.thought and not _moved(action, own.action)):
         return own
-    return replace(own, thought=thought, action=action, text="", error=None, about=about)
+    return replace(own, thought=thought, actions=(action,), text="", error=None, about=about)
 
 
 def _read(text: str, screen: Picture, place: RecordPlace) -> ExchangedStep:

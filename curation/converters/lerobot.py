@@ -272,10 +272,10 @@ def _replies(held: list[tuple[RecordPlace, _Frame, ChatRow]]) -> Iterator[tuple[
         if len(steps) > 1 and len(actions) == len(steps):
             known = zip(steps[1:], frames[1:], strict=True)
             between = tuple(one.screen for one, (_, frame, _) in known if frame.reply_screen is not False)
-            step = replace(step, action=None, several=tuple(actions), frames=between)
+            step = replace(step, actions=tuple(actions), frames=between)
         elif len(steps) > 1:
             text = "\n".join(frame.action_json for _, frame, _ in frames)
-            step = replace(step, action=None, text=text, error=next((one.error for one in steps if one.error), None))
+            step = replace(step, actions=(), text=text, error=next((one.error for one in steps if one.error), None))
         at = part.step if first.named else number
         yield place, replace(part, record=replace(part.record, steps=(step,)), step=at)
 
@@ -290,7 +290,7 @@ def _step(frame: _Frame, screen: Picture) -> ExchangedStep:
     if without_action(frame.flywheel, 1):
         return ExchangedStep(screen, thought, text=frame.action_json)
     try:
-        return ExchangedStep(screen, thought, from_json(frame.action_json))
+        return ExchangedStep(screen, thought, (from_json(frame.action_json),))
     except ValidationError as error:
         problem = f"{named_problem(error)} in {frame.action_json[:80]!r}"
         return ExchangedStep(screen, thought, text=frame.action_json, error=problem)

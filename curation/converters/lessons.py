@@ -41,8 +41,7 @@ def corrected(record: Exchanged) -> Iterator[Exchanged]:
         meant = replace(
             step,
             thought=given.thought,
-            action=from_json(given.action),
-            several=(),
+            actions=(from_json(given.action),),
             frames=(),
             text="",
             error=None,

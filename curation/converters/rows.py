@@ -127,12 +127,12 @@ def _exchanged(
     extra = storable_json(json.loads(step.extra or "{}"))
     target = _target(step.step, extra.get(OWN, {}).get("target"), correction, targets)
     actions = tuple(action_of(storable_json(json.loads(action))) for action in step.actions)
-    single = actions[0] if len(actions) == 1 else None
+    single = len(actions) == 1
     return ExchangedStep(
         screen=pictures[step.screenshot],
         thought=step.thought,
-        action=single,
-        text=step.raw_text if single is None else "",
+        actions=actions,
+        text="" if single else step.raw_text,
         error=step.action_error,
         found=found,
         about=StepAbout(
@@ -144,7 +144,6 @@ def _exchanged(
         ),
         extra=extra,
         sampled=_sampled(step),
-        several=() if single else actions,
         frames=() if single else tuple(pictures[frame] for frame in step.frames),
     )
 

@@ -164,7 +164,7 @@ class ScaleCua(Format):
         off = any(masked for reply, masked in zip(replies, masks, strict=True) if reply)
         about = StepAbout(target=False) if off else StepAbout()
         extra = {self.name: kept} if kept else {}
-        step = ExchangedStep(screen, thought, action, text, error, about=about, extra=extra)
+        step = ExchangedStep(screen, thought, (action,) if action else (), text, error, about=about, extra=extra)
         before = len(_STEP.findall(human[previous.end() :].lstrip()))
         named = known is not None and known.trajectory.trajectory_id
         key, number = key_of(known, place) if named else (instruction, before)
@@ -204,7 +204,7 @@ def _closed(record: Exchanged) -> Exchanged:
     content = end.action.content if isinstance(end.action, Finished) else None
     row = {"thought": end.thought, "content": content, "row": end.extra.get(ScaleCua.name, {})}
     kept = {**answer.extra, ScaleCua.name: {**answer.extra[ScaleCua.name], _END: row}}
-    last = replace(answer, action=end.action if content is None else answer.action, extra=kept)
+    last = replace(answer, actions=(end if content is None else answer).actions, extra=kept)
     return replace(record, steps=(*record.steps[:-2], last), after=end.screen)
 
 
@@ -221,7 +221,7 @@ def _opened(record: Exchanged) -> Exchanged:
         last,
         screen=record.after or last.screen,
         thought=row["thought"],
-        action=CallUser() if row["content"] is None else Finished(content=row["content"]),
+        actions=(CallUser() if row["content"] is None else Finished(content=row["content"]),),
         extra=extra,
     )
     return replace(record, steps=(*record.steps[:-1], replace(last, extra=answer), end))

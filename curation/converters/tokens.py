@@ -78,10 +78,9 @@ def _record(record: Exchanged, change: Change) -> Exchanged:
 
 def _step(step: ExchangedStep, change: Change) -> ExchangedStep:
     found = step.found and replace(step.found, reflection=change(step.found.reflection))
-    action = step.action and _action(step.action, change)
-    several = tuple(_action(one, change) for one in step.several)
+    actions = tuple(_action(one, change) for one in step.actions)
     text = change(step.text)
-    return replace(step, thought=change(step.thought), action=action, several=several, text=text, found=found)
+    return replace(step, thought=change(step.thought), actions=actions, text=text, found=found)
 
 
 def _action(action: Action, change: Change) -> Action:

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from schemas.failure import UsageError
-from schemas.tables.trajectory import Route, Trajectory
+from schemas.tables.trajectory import Trajectory
+from schemas.tables.verdict import ROUTES
 from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.shared.trajectories import trajectory_of
@@ -17,7 +18,6 @@ Outcome = Literal["success", "failure", "environment", "unknown"]
 """`environment`: a failure that is not the policy's. `unknown`: an import without an outcome."""
 Order = Literal["newest", "oldest", "reward", "steps", "seconds"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-ROUTES: tuple[Route, ...] = get_args(Route)
 ORDERS: tuple[Order, ...] = get_args(Order)
 _ESCAPED = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
 
@@ -34,7 +34,7 @@ class Wanted:
     """A policy version, or a kind such as `explorer`."""
     iteration: int | None = None
     route: str | None = None
-    """One of `ROUTES`; a trajectory that no filter has processed has none."""
+    """One of `schemas.tables.verdict.ROUTES`; a trajectory that no filter has processed has none."""
     gate: str | None = None
     """A gate that rejected the trajectory."""
     text: str | None = None

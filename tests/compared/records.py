@@ -165,9 +165,9 @@ for line in sys.stdin:
         super().__init__(python, folder)
         sampled = Sampled("Action: wait()", (5, 7, 9), (-0.5, -0.25, 0.0))
         steps = (
-            ExchangedStep(picture(0), thought="so", action=Wait(), sampled=sampled),
-            ExchangedStep(picture(1), action=Click(x=0.5, y=0.25)),
-            ExchangedStep(picture(2), action=Finished(content="42")),
+            ExchangedStep(picture(0), thought="so", actions=(Wait(),), sampled=sampled),
+            ExchangedStep(picture(1), actions=(Click(x=0.5, y=0.25),)),
+            ExchangedStep(picture(2), actions=(Finished(content="42"),)),
         )
         self._own = written(self.format, [Exchanged("t", "Wait.", steps, True)], folder / "own")
         own = [json.loads(file.read_text()) for file in sorted((self._own / "trajectories").glob("*.json"))]
@@ -357,9 +357,9 @@ for line in sys.stdin:
     def __init__(self, python: Path, folder: Path) -> None:
         super().__init__(python, folder)
         steps = (
-            ExchangedStep(picture(1), "a", Click(x=0.5, y=0.25)),
-            ExchangedStep(picture(2), "b", Type(content="hi")),
-            ExchangedStep(picture(3), "c", Finished()),
+            ExchangedStep(picture(1), "a", (Click(x=0.5, y=0.25),)),
+            ExchangedStep(picture(2), "b", (Type(content="hi"),)),
+            ExchangedStep(picture(3), "c", (Finished(),)),
         )
         records = [Exchanged(f"t{number}", f"Do {number}", steps, True) for number in range(2)]
         ((self._own),) = (file.parent for file in written(self.format, records, folder / "own").rglob("meta"))

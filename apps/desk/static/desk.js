@@ -71,6 +71,9 @@ export function describe(action) {
   return [type.replaceAll("_", " "), points.join(" to "), ...Object.values(rest).map((one) => JSON.stringify(one))].filter(Boolean).join(" ");
 }
 
+/** Describe the actions of a reply as text, each followed by `note(place)`. */
+export const describeAll = (actions, note = () => "") => (actions ?? []).map((one, place) => describe(one) + note(place)).join("; ") || describe(null);
+
 export const remember = (decision) => sessionStorage.setItem("last", JSON.stringify(decision));
 export const last = () => JSON.parse(sessionStorage.getItem("last") ?? "null");
 

@@ -1,7 +1,7 @@
 /* A live session: show the sandbox's screen and the proposed action, and send the user's decision. The desk holds the
    session, so this page can be reloaded or closed at any time. This browser keeps unsent text, also if another user
    decides first. */
-import { ask, describe, keys, make, person, toast } from "/static/desk.js";
+import { ask, describe, describeAll, keys, make, person, toast } from "/static/desk.js";
 import { ActionEditor, Screen } from "/static/screen.js";
 
 const $ = (id) => document.getElementById(id);
@@ -22,7 +22,6 @@ if (begin) {
   keys({ "Ctrl+Enter": start });
 }
 
-const all = (actions) => (actions ?? []).map(describe).join("; ") || describe(null);
 const root = $("session");
 if (root) run(root);
 
@@ -54,9 +53,9 @@ function run(root) {
     $("number").textContent = Math.min(now.done.length, now.max_steps - 1);
     $("proposal").classList.toggle("waiting", !open());
     $("thought").textContent = now.proposal?.thought ?? "";
-    $("action").textContent = now.proposal ? all(now.proposal.actions) : "";
+    $("action").textContent = now.proposal ? describeAll(now.proposal.actions) : "";
     $("error").textContent = now.proposal?.error ?? "";
-    $("done").replaceChildren(...now.done.map((one) => make("li", {}, make("b", {}, one.actor), ` ${all(one.actions)} `, make("span", { class: "soft" }, one.thought))));
+    $("done").replaceChildren(...now.done.map((one) => make("li", {}, make("b", {}, one.actor), ` ${describeAll(one.actions)} `, make("span", { class: "soft" }, one.thought))));
     for (const button of $("actions").children) button.disabled = Boolean(gone || away) || (!open() && button.dataset.do !== "end");
     $("actions").hidden = Boolean(gone) || now.state === "ended";
     if (!waiting()) editor.close();
@@ -74,7 +73,7 @@ function run(root) {
     banner.replaceChildren(gone || away || missing);
     if (!gone && now.state === "ended") ended();
     else if (overtaken && !away && !missing) {
-      const by = now.decided ? `${now.decided.person} decided: ${now.decided.decision} ${all(now.done.at(-1)?.actions)}` : "the session continued";
+      const by = now.decided ? `${now.decided.person} decided: ${now.decided.decision} ${describeAll(now.done.at(-1)?.actions)}` : "the session continued";
       const where = waiting() ? "is in the form again, for this screen: check it before you send it" : "comes back with the next screen";
       banner.append(make("b", {}, "Meanwhile "), `${by}. Your text ${where}.`);
     }

@@ -1,6 +1,6 @@
 /* One trajectory: its steps by key, and, in a review, the decisions on it. This browser keeps drafts until they are
    saved, so neither a reload nor another reviewer's decision loses one. */
-import { ask, describe, keys, last, make, once, person, remember, toast, undoLast } from "/static/desk.js";
+import { ask, describe, describeAll, keys, last, make, once, person, remember, toast, undoLast } from "/static/desk.js";
 import { ActionEditor, Screen } from "/static/screen.js";
 
 const root = document.getElementById("item");
@@ -32,7 +32,7 @@ function draw() {
     return make("li", {}, `${entry.thought} `, make("span", { class: "soft" }, by.join(" · ")));
   }));
   const left = (place) => (place < tried.length || one.error ? "" : " (not performed)");
-  $("action").textContent = one.actions.map((action, place) => describe(parsed(action)) + left(place)).join("; ") || describe(null);
+  $("action").textContent = describeAll(one.actions.map(parsed), left);
   $("error").textContent = one.error ?? "";
   $("raw").textContent = one.raw_text;
   $("corrected").textContent = one.correction ? `corrected: ${describe(parsed(one.correction))} ${one.correction_thought ?? ""}` : "";

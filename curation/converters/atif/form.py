@@ -185,7 +185,7 @@ def _agent_step(number: int, step: ExchangedStep, after: Picture | None, target:
         written["reasoning_content"] = step.thought
     results: list[dict[str, Any]] = [{"content": [_image(after, target)]}] if after else []
     if step.actions:
-        calls = [f"call_{number}_{at}" for at in range(len(step.several))] or [f"call_{number}"]
+        calls = [f"call_{number}_{at}" if step.several else f"call_{number}" for at in range(len(step.actions))]
         written["tool_calls"] = [
             {"tool_call_id": call, "function_name": one.type, "arguments": one.model_dump(exclude={"type"})}
             for call, one in zip(calls, step.actions, strict=True)

@@ -145,7 +145,7 @@ class DocumentReader:
         if self.final and not _is_settled(last):
             self._make_context(self.final[:-1])
             self.act = len(self.steps) - 1
-            self.steps[-1] = replace(final, action=Finished(content=final.text), text="", error=None)
+            self.steps[-1] = replace(final, actions=(Finished(content=final.text),), text="", error=None)
         elif last:
             self._make_context(range(self.act + 1, len(self.steps)))
         for at in range(self.act):
@@ -207,7 +207,7 @@ class DocumentReader:
         actions = [one.action for one in acting if one.action and not (self.foreign and isinstance(one.action, End))]
         if not self.joins or len(actions) < 2 or len(actions) < len(acting):
             return read
-        return [ExchangedStep(acting[0].screen, several=tuple(actions), frames=tuple(frames)), *read[len(acting) :]]
+        return [ExchangedStep(acting[0].screen, actions=tuple(actions), frames=tuple(frames)), *read[len(acting) :]]
 
     def _performed(self, run: Sequence[ToolCall], step: AtifStep, where: str) -> list[ExchangedStep]:
         """Parse calls without a screen between them: as one action, or as one action for each call."""
@@ -220,7 +220,7 @@ class DocumentReader:
         if self.screen is None or not acting:
             return []
         if len(acting) > 1 and (action := self._single(acting, where)) is not None:
-            return [ExchangedStep(self.screen, action=action)]
+            return [ExchangedStep(self.screen, actions=(action,) if action else ())]
         numbers = [(step.tool_calls or []).index(call) for call in acting]
         steps = [self._read(call, f"{where}.tool_calls.{number}") for number, call in zip(numbers, acting, strict=True)]
         return [one for read in steps for one in read]
@@ -241,7 +241,7 @@ class DocumentReader:
         """
         end, same = step.action, self._end_at(len(self.steps) - 1)
         if isinstance(end, End) and same and len(self.steps) > begun:
-            self.steps[-1] = replace(self.steps[-1], action=same if _is_settled(same) else end)
+            self.steps[-1] = replace(self.steps[-1], actions=(same if _is_settled(same) else end,))
             return
         self._add(step, of)
         self.act = len(self.steps) - 1
@@ -292,7 +292,7 @@ class DocumentReader:
         codes, actions = list[str](), list[Action]()
         try:
             if call.function_name in TYPES and not self._native(call):
-                return [ExchangedStep(self.screen, action=_action(call, self.screen, self.unit))]
+                return [ExchangedStep(self.screen, actions=(_action(call, self.screen, self.unit),))]
             if call.function_name not in (*TOOLS, DONE) and not self._native(call):
                 raise NoAction(f"not supported: {call.function_name[:80]}")
             codes = self._codes(call)
@@ -301,7 +301,7 @@ class DocumentReader:
                 action, pointer = read_code(code, self._fraction(call), pointer)
                 actions.append(action)
             self.pointer = pointer
-            return [ExchangedStep(self.screen, action=action) for action in actions]
+            return [ExchangedStep(self.screen, actions=(action,) if action else ()) for action in actions]
         except ValidationError as error:
             return [ExchangedStep(self.screen, text=text, error=f"{named_problem(error)} in {text[:80]!r}")]
         except NoAction as error:
@@ -336,7 +336,7 @@ def _without_end(step: ExchangedStep, end: End) -> ExchangedStep:
     """Return a step that ended as text: its answer, or else its thought."""
     answer = end.content if isinstance(end, Finished) else ""
     thought, text = (step.thought, answer) if answer else ("", step.thought)
-    return replace(step, thought=thought, action=None, text=text, error="no end: the agent went on after it")
+    return replace(step, thought=thought, actions=(), text=text, error="no end: the agent went on after it")
 
 
 def _status(result: CallResult | None) -> object:

@@ -25,6 +25,8 @@ MAX_ANSWER = 32 << 20
 LIBRARIES = "/opt/libraries"
 """Folder of pytest and of the repositories' dependencies in a sandbox."""
 _INSIDE = Path(__file__).parent / "inside"
+_APART = "flywheel_apart.py"
+"""Module that the programs of `inside` import."""
 _FOLDERS = (
     "/usr",
     "/usr/lib",
@@ -105,7 +107,8 @@ class Runner:
             NoResult: the program ended without an answer.
             SandboxFailure: the sandbox was killed from outside.
         """
-        self._temporary.write("inside.py", (_INSIDE / f"{program}.py").read_bytes())
+        for name, source in ((_APART, _APART), ("inside.py", f"{program}.py")):
+            self._temporary.write(name, (_INSIDE / source).read_bytes())
         self._temporary.write("request.json", json.dumps(request).encode())
         self._temporary.write("answer.json", b"")
         asked = shlex.join(("env", f"PYTHONHASHSEED={hash_seed}", self._python, "-s", "-S", "/tmp/inside.py"))

@@ -38,12 +38,15 @@ FORM = [
 
 def login(screen: Picture, after: Picture | None = None) -> Exchanged:
     steps = (
-        ExchangedStep(screen, "I click it", Click(x=0.2, y=0.45)),
+        ExchangedStep(screen, "I click it", (Click(x=0.2, y=0.45),)),
         ExchangedStep(
-            screen, "I type hunter22 there", Type(content="hunter22\n"), found=StepAssessment(None, None, f"to {MAIL}")
+            screen,
+            "I type hunter22 there",
+            (Type(content="hunter22\n"),),
+            found=StepAssessment(None, None, f"to {MAIL}"),
         ),
-        ExchangedStep(screen, "", Click(x=0.2, y=0.65)),
-        ExchangedStep(screen, "", Type(content="weather"), error="hunter22 is no word", extra={"verl": [MAIL, 1]}),
+        ExchangedStep(screen, "", (Click(x=0.2, y=0.65),)),
+        ExchangedStep(screen, "", (Type(content="weather"),), error="hunter22 is no word", extra={"verl": [MAIL, 1]}),
         ExchangedStep(screen, text=f"Action: mail({MAIL})", about=StepAbout(extra={"x": {"y": MAIL}})),
     )
     about = About(trajectory_id="7b1f0c", failure_reason=f"no answer from {MAIL}", extra={"trl": MAIL})
@@ -77,7 +80,7 @@ def test_the_boxes_that_show_it_are_painted_over_and_nothing_else() -> None:
 def test_a_password_that_a_page_shows_in_its_field_is_known_without_a_click() -> None:
     screen = picture(10)
     held = [Element("PIN", "password field", (0, 0, 1, 1), True, "s3cretPin")]
-    step = ExchangedStep(screen, "the PIN is s3cretPin now", Type(content="s3cretPin"))
+    step = ExchangedStep(screen, "the PIN is s3cretPin now", (Type(content="s3cretPin"),))
     left = Redactor().record(Exchanged("one", "Pay", (step,)), {screen.sha256: held})
     assert "s3cretPin" not in repr(left)
 
@@ -86,7 +89,10 @@ def test_what_a_person_would_have_typed_into_a_password_field_is_taken_out_as_we
     redactor, screen = Redactor(), picture(200)
     given = Correction(action=to_json(Type(content="n3wSecret!")), thought=f"n3wSecret! is of {MAIL}")
     about = StepAbout(correction=given)
-    steps = (ExchangedStep(screen, "", Click(x=0.2, y=0.45)), ExchangedStep(screen, "", Type(content="o"), about=about))
+    steps = (
+        ExchangedStep(screen, "", (Click(x=0.2, y=0.45),)),
+        ExchangedStep(screen, "", (Type(content="o"),), about=about),
+    )
     left = redactor.record(Exchanged("one", "Log in", steps), {screen.sha256: FORM})
     assert "n3wSecret" not in repr(left) and MAIL not in repr(left)
 
@@ -95,7 +101,7 @@ def test_what_a_person_would_have_typed_into_a_password_field_is_taken_out_as_we
 def test_a_password_among_several_actions_of_a_reply_is_taken_out(known: bool) -> None:
     redactor, screen, between = Redactor(), picture(200), (picture(90), picture(91), picture(92))
     actions = (Click(x=0.2, y=0.65), Click(x=0.2, y=0.45), Type(content="hunter22"), Type(content=MAIL))
-    step = ExchangedStep(screen, "hunter22 it is", several=actions, frames=between, text="type(hunter22)")
+    step = ExchangedStep(screen, "hunter22 it is", actions=actions, frames=between, text="type(hunter22)")
     screens = {screen.sha256: FORM} | ({one.sha256: FORM for one in between} if known else {})
     (left,) = redactor.record(Exchanged("one", "Log in", (step,)), screens).steps
     assert not [secret for secret in (MAIL, "hunter22") if secret in repr(left)] and len(left.actions) == 4
@@ -114,7 +120,7 @@ def test_what_nobody_knows_the_text_of_is_counted_or_left_out() -> None:
 
 def test_a_short_password_is_taken_out_of_what_was_typed_and_not_of_other_words() -> None:
     screen = picture(200)
-    steps = (ExchangedStep(screen, "", Click(x=0.2, y=0.45)), ExchangedStep(screen, "a cat", Type(content="cat")))
+    steps = (ExchangedStep(screen, "", (Click(x=0.2, y=0.45),)), ExchangedStep(screen, "a cat", (Type(content="cat"),)))
     left = Redactor().record(Exchanged("one", "concatenate", steps), {screen.sha256: FORM})
     assert left.instruction == "concatenate" and left.steps[1].thought == "a cat"
     assert left.steps[1].action == Type(content="[redacted password]")
@@ -124,7 +130,7 @@ def test_coordinates_ids_and_times_stay_and_what_is_typed_does_not() -> None:
     screen, card = picture(200), "4111 1111 1111 1111"
     reply = f"Action: click(start_box='<bbox>{card}</bbox>')\nAction: type(content='{card}')"
     kept = {"messages": [{"content": reply}], "frameId": "4111111111111111", "started_at": ["4111111111111111"]}
-    steps = (ExchangedStep(screen, f"<|box_start|>({card})<|box_end|>", Type(content=f"<point>{card}</point>")),)
+    steps = (ExchangedStep(screen, f"<|box_start|>({card})<|box_end|>", (Type(content=f"<point>{card}</point>"),)),)
     left = Redactor().record(Exchanged("4111111111111111", "Pay", steps, extra={"ui-tars": kept}), {})
     assert left.extra["ui-tars"] == {
         **kept,
@@ -154,8 +160,8 @@ def test_a_password_that_is_a_short_word_leaves_the_word_in_the_trajectory() -> 
     screen = picture(200)
     kept = {"messages": [{"content": "I open it\nAction: type(content='open\\n')"}], "value": "open"}
     steps = (
-        ExchangedStep(screen, "", Click(x=0.2, y=0.45)),
-        ExchangedStep(screen, "I open it", Type(content="open\n"), extra={"ui-tars": kept}),
+        ExchangedStep(screen, "", (Click(x=0.2, y=0.45),)),
+        ExchangedStep(screen, "I open it", (Type(content="open\n"),), extra={"ui-tars": kept}),
     )
     left = Redactor().record(Exchanged("one", "Please open the door", steps), {screen.sha256: FORM})
     assert (left.instruction, left.steps[1].thought) == ("Please open the door", "I open it")

@@ -357,7 +357,7 @@ def test_a_chat_that_the_processor_refuses_ends_its_own_trajectory(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["trl", "ui-tars", "verl"])
 def test_an_export_writes_no_token_in_a_text(tmp_path: Path, name: str) -> None:
-    step = ExchangedStep(made_picture(1), thought=f"I see {EVERY}", action=act.Type(content=f"a{EVERY}<image>"))
+    step = ExchangedStep(made_picture(1), thought=f"I see {EVERY}", actions=(act.Type(content=f"a{EVERY}<image>"),))
     record = Exchanged("t0", f"Write {EVERY}<image><|turn>x<turn|>", (step, step), about=About(trajectory_id="t0"))
     form = FORMATS.class_of(name)("thousandths", "box_v1")
     form.write([record], Target(tmp_path))

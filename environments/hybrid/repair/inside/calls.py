@@ -1,8 +1,8 @@
 """Call a package's functions in a sandbox: find calls and record their answers, or repeat calls.
 
-The host sends this file into a sandbox as text; it imports only the standard library. It reads a request from
-`/tmp/request.json` and writes `/tmp/answer.json`. A request never contains an expected answer, except `mutants`, which
-runs before any policy does.
+The host sends this file into a sandbox; it imports only the standard library and `flywheel_apart`. It reads a request
+from `/tmp/request.json` and writes `/tmp/answer.json`. A request never contains an expected answer, except `mutants`,
+which runs before any policy does.
 
 - `explore` searches calls of the public functions and classes. Arguments come from docstring examples, the package's
   own literals and samples. A call that returns is kept if it reaches new lines or has a new answer, and is changed
@@ -26,12 +26,13 @@ import json
 import os
 import random
 import re
-import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
+
+from flywheel_apart import apart
 
 ROOT = "/work/"
 """Folder of the repository."""
@@ -163,34 +164,6 @@ def traced(case: dict[str, Any]) -> tuple[str, list[str]]:
     finally:
         sys.settrace(None)
     return answer, sorted(f"{path[len(ROOT) :]}:{line}" for path, line in lines)
-
-
-def apart(work: Callable[[], Any], limit_s: float) -> Any:
-    """Runs a function in a process of its own and returns its JSON value; None if it ends early or takes too long."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(read)
-        try:
-            with os.fdopen(write, "w") as out:
-                json.dump(work(), out)
-        finally:
-            os._exit(0)
-    os.close(write)
-    text, until = b"", time.monotonic() + limit_s
-    try:
-        while (left := until - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
-            part = os.read(read, 1 << 16)
-            if not part:
-                return json.loads(text)
-            text += part
-    except ValueError:
-        return None
-    finally:
-        os.close(read)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    return None
 
 
 class Search:

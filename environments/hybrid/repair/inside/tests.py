@@ -1,19 +1,19 @@
 """Run a repository's pytest tests in a sandbox, and report the outcome of each.
 
-The host sends this file into a sandbox as text; it imports only the standard library and pytest. It reads a request
-from `/tmp/request.json`, and writes `/tmp/answer.json`. The tests run in this process, with the code under test, so the
-host adds tests that must fail: see `environments.hybrid.repair.suites`.
+The host sends this file into a sandbox; it imports only the standard library, pytest and `flywheel_apart`. It reads a
+request from `/tmp/request.json`, and writes `/tmp/answer.json`. The tests run in this process, with the code under
+test, so the host adds tests that must fail: see `environments.hybrid.repair.suites`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
-import signal
 import sys
 import time
 from typing import Any
+
+from flywheel_apart import apart
 
 ROOT = "/work/"
 MAX_MESSAGE = 200
@@ -96,42 +96,13 @@ def mutants(pytest: Any, request: dict[str, Any]) -> dict[str, Any]:
             source = file.read()
         with open(path, "wb") as file:
             file.write(source[: mutant["begin"]] + mutant["text"].encode() + source[mutant["end"] :])
-        ran = _apart(pytest, request["files"], request["mutant_s"])
+        ran = apart(lambda: run(pytest, request["files"]), request["mutant_s"])
         with open(path, "wb") as file:
             file.write(source)
         if ran is not None and any(outcome == "failed" for outcome in ran["reports"].values()):
             counts[mutant["function"]] = counts.get(mutant["function"], 0) + 1
             found.append([at, ran])
     return {"found": found}
-
-
-def _apart(pytest: Any, files: list[str], limit_s: float) -> Any:
-    """Runs test files in a process of its own; None if it ends early or takes too long."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(read)
-        try:
-            text = json.dumps(run(pytest, files))
-            with os.fdopen(write, "w") as out:
-                out.write(text)
-        finally:
-            os._exit(0)
-    os.close(write)
-    text, until = b"", time.monotonic() + limit_s
-    try:
-        while (left := until - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
-            part = os.read(read, 1 << 16)
-            if not part:
-                return json.loads(text)
-            text += part
-    except ValueError:
-        return None
-    finally:
-        os.close(read)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    return None
 
 
 def main() -> None:

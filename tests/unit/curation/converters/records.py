@@ -78,7 +78,7 @@ STEPS = st.builds(
     ExchangedStep,
     screen=PICTURES,
     thought=st.one_of(st.just(""), WORD, TEXT.map(str.strip)),
-    action=ACTIONS,
+    actions=ACTIONS.map(lambda action: (action,)),
     about=st.builds(
         StepAbout,
         actor=st.sampled_from(["", "policy"]),

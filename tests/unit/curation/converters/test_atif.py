@@ -323,7 +323,7 @@ def test_a_text_that_is_typed_at_a_place_is_its_click_and_what_empties_the_field
 
 def test_a_text_at_a_place_of_geminis_grid_is_typed_there(tmp_path: Path) -> None:
     record = read(tmp_path, agent(call("type_text_at", x=999, y=0, text="hi"), shown=1), name="computer-1")
-    assert [step.several for step in record.steps] == [(Click(x=0.98, y=0.0), ALL, Type(content="hi\n"))]
+    assert [step.actions for step in record.steps] == [(Click(x=0.98, y=0.0), ALL, Type(content="hi\n"))]
 
 
 def test_a_text_that_is_none_leaves_no_click_behind(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_step_that_was_copied_or_that_no_model_made_is_no_target(tmp_path: Pat
 
 
 def test_replayed_steps_are_written_as_copied_context(tmp_path: Path) -> None:
-    step = ExchangedStep(picture(0), action=Wait())
+    step = ExchangedStep(picture(0), actions=(Wait(),))
     about = About(lake="l", trajectory_id="t", continues="f", replayed=1)
     folder = written(FORM, [Exchanged("t", "Wait.", (step, step), about=about)], tmp_path)
     (file,) = (folder / "trajectories").iterdir()
@@ -705,7 +705,7 @@ def test_an_image_without_a_source_is_refused(tmp_path: Path, sentence: Sentence
 def test_what_a_policy_sampled_is_written_as_metrics_unless_it_is_redacted(tmp_path: Path) -> None:
     """`completion_token_ids`, `logprobs`: harbor 0.26.0, `harbor/models/trajectories/metrics.py`."""
     sampled = Sampled("Action: wait()", (5, 7, 9), (-0.5, -0.25, 0.0))
-    step = ExchangedStep(picture(0), action=Wait(), sampled=sampled)
+    step = ExchangedStep(picture(0), actions=(Wait(),), sampled=sampled)
     bare = replace(step, sampled=replace(sampled, logprobs=None))
     secret = replace(step, sampled=replace(sampled, text="Write ann@example.com. Action: wait()"))
     record = Redactor().record(Exchanged("t", "Wait.", (step, bare, secret)), {picture(0).sha256: []})
@@ -720,8 +720,10 @@ def test_no_tokens_are_written_of_a_password_that_its_reply_shows_in_no_known_fo
     """`prompt_token_ids`: harbor 0.26.0, `harbor/models/trajectories/metrics.py`."""
     field = Element("password", "password field", (0.0, 0.0, 1.0, 1.0), True, "")
     sampled = Sampled("Click.", (5, 7), None, (1, 2, 3))
-    aimed = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5), sampled=sampled)
-    typed = replace(aimed, action=Type(content="open"), sampled=replace(sampled, text="open it is") if known else None)
+    aimed = ExchangedStep(picture(0), actions=(Click(x=0.5, y=0.5),), sampled=sampled)
+    typed = replace(
+        aimed, actions=(Type(content="open"),), sampled=replace(sampled, text="open it is") if known else None
+    )
     record = Redactor().record(Exchanged("t", "Log in.", (aimed, typed, aimed)), {picture(0).sha256: [field]})
     (file,) = (written(FORM, [record], tmp_path) / "trajectories").iterdir()
     found = [one.get("metrics") for one in json.loads(file.read_text())["steps"][1:]]

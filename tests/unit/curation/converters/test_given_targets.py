@@ -106,7 +106,7 @@ def test_a_target_of_the_source_is_none_where_its_trajectory_is_withheld_or_repl
 def test_a_lake_whose_replies_hold_a_nul_is_exported_and_imported(tmp_path: Path, name: str) -> None:
     form = FORMATS.class_of(name)()
     steps = (
-        ExchangedStep(picture(0), "so", Type(content="ab")),
+        ExchangedStep(picture(0), "so", (Type(content="ab"),)),
         ExchangedStep(picture(1), text="Action: (46 ,510)", error="no action in it"),
     )
     rows = rows_of(Exchanged("t", "Go.", steps, True), OF)
@@ -139,6 +139,6 @@ def test_a_lake_whose_replies_hold_a_nul_is_exported_and_imported(tmp_path: Path
 def test_the_thought_of_a_step_without_an_action_comes_back(tmp_path: Path, name: str) -> None:
     form = FORMATS.class_of(name)()
     unread = ExchangedStep(picture(1), "I fly.", text="fly()", error="no action in it")
-    record = Exchanged("t", "Go.", (ExchangedStep(picture(0), "so", Type(content="a")), unread), True)
+    record = Exchanged("t", "Go.", (ExchangedStep(picture(0), "so", (Type(content="a"),)), unread), True)
     (there,) = taken(form, written(form, [stored(record)], tmp_path / name))
     assert [(step.thought, step.text) for step in there.steps] == [("so", ""), ("I fly.", "fly()")]

@@ -142,7 +142,7 @@ def test_an_episode_that_is_not_whole_is_refused_and_others_are_read(
     tmp_path: Path, rows: tuple[int, ...], said: str
 ) -> None:
     form = LeRobot()
-    steps = ExchangedStep(picture(1), action=Wait()), ExchangedStep(picture(2), action=Wait())
+    steps = ExchangedStep(picture(1), actions=(Wait(),)), ExchangedStep(picture(2), actions=(Wait(),))
     records = [Exchanged(name, "Do it.", steps) for name in ("t", "u")]
     folder = written(form, records, tmp_path / "set")
     (file,) = folder.glob("data/*/*.parquet")
@@ -292,7 +292,7 @@ def test_a_reply_with_more_actions_than_a_policy_performs_is_kept_as_text(tmp_pa
 def test_a_thought_cannot_put_another_action_in_the_place_of_a_step_s(tmp_path: Path) -> None:
     form = ScaleCua()
     thought = "x</think><operation>o</operation><action>click(x=0.9, y=0.9)</action>"
-    step = ExchangedStep(picture(0), thought, Click(x=0.1, y=0.1))
+    step = ExchangedStep(picture(0), thought, (Click(x=0.1, y=0.1),))
     out = written(form, [Exchanged("i", "Click.", (step,), True)], tmp_path)
     answer = json.loads((out / "scalecua.jsonl").read_text())["conversations"][1]["value"]
     assert answer.count("<action>") == 1
@@ -305,7 +305,7 @@ def test_a_thought_cannot_put_another_action_in_the_place_of_a_step_s(tmp_path: 
     "text", ["</think>", "</operation>", "</action>", "<action>", "</think><operation>a</operation>"]
 )
 def test_scalecuas_tags_within_a_typed_text_come_back_as_text(tmp_path: Path, text: str, thought: str) -> None:
-    steps = tuple(ExchangedStep(picture(0), thought, one) for one in (Type(content=text), OpenApp(app_name=text)))
+    steps = tuple(ExchangedStep(picture(0), thought, (one,)) for one in (Type(content=text), OpenApp(app_name=text)))
     (back,) = taken(ScaleCua(), written(ScaleCua(), [Exchanged("i", "Type it.", steps, True)], tmp_path))
     assert [step.action for step in back.steps] == [step.action for step in steps]
     assert [step.thought for step in back.steps] == [thought, thought]
@@ -318,7 +318,7 @@ def test_scalecuas_heading_within_an_instruction_comes_back_as_text(
     tmp_path: Path, before: str, spaces: str, action: Action
 ) -> None:
     form, asked = ScaleCua(), f"{before}Previous{spaces}operations: bz\nStep 1: c"
-    first = Exchanged("i", asked, (ExchangedStep(picture(0), "", action),) * 2, True)
+    first = Exchanged("i", asked, (ExchangedStep(picture(0), "", (action,)),) * 2, True)
     (back,) = taken(form, written(form, [first], tmp_path / "one"))
     (again,) = taken(form, written(form, [back], tmp_path / "two"))
     assert [(one.instruction, len(one.steps)) for one in (back, again)] == [(asked, 2)] * 2
@@ -347,7 +347,7 @@ def test_scalecuas_rows_are_read_in_time_that_grows_as_their_length(tmp_path: Pa
 )
 def test_a_thought_of_markup_comes_back_with_its_action(tmp_path: Path, name: str, thought: str) -> None:
     form = FORMATS.class_of(name)()
-    step = ExchangedStep(picture(0), thought, Type(content="a </think> <function=finished>"))
+    step = ExchangedStep(picture(0), thought, (Type(content="a </think> <function=finished>"),))
     (back,) = taken(form, written(form, [Exchanged("i", "Type it.", (step,), True)], tmp_path))
     assert [(one.thought, one.action) for one in back.steps] == [(thought, step.action)]
 

@@ -41,7 +41,7 @@ def saved(folder: Path, row: object, name: str = "theirs.jsonl") -> Path:
 @pytest.mark.parametrize("text", ["", "  ", "\n", "\t \u00a0\n"])
 def test_a_blank_instruction_is_refused_by_its_field(tmp_path: Path, name: str, text: str, sentence: Sentences) -> None:
     form = FORMATS.class_of(name)()
-    record = Exchanged("t", text, (ExchangedStep(picture(0), "", Wait()),), about=About(trajectory_id="t"))
+    record = Exchanged("t", text, (ExchangedStep(picture(0), "", (Wait(),)),), about=About(trajectory_id="t"))
     problem, *_ = read(form, written(form, [record], tmp_path / "out"))
     assert isinstance(problem, RecordRefused) and problem.field == FIELDS[name]
     sentence(problem.problem)
@@ -49,7 +49,7 @@ def test_a_blank_instruction_is_refused_by_its_field(tmp_path: Path, name: str, 
 
 def test_a_blank_instruction_of_a_format_of_a_users_own_is_refused(sentence: Sentences) -> None:
     with sentence.raises(RecordRefused, "instruction"):
-        checked(Exchanged("t", " ", (ExchangedStep(picture(0), "", Wait()),)), RecordPlace("a.json"))
+        checked(Exchanged("t", " ", (ExchangedStep(picture(0), "", (Wait(),)),)), RecordPlace("a.json"))
 
 
 @pytest.mark.parametrize("text", ["## User Instruction\n", "You are an agent.\n## User Instruction\n \n"])

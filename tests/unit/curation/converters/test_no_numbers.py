@@ -54,7 +54,7 @@ def jsons(folder: Path) -> list[str]:
 
 def record(name: str) -> Exchanged:
     sampled = Sampled("x", (1, 2), (math.nan, -math.inf))
-    step = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5), extra={"mine": HELD, name: {}}, sampled=sampled)
+    step = ExchangedStep(picture(0), actions=(Click(x=0.5, y=0.5),), extra={"mine": HELD, name: {}}, sampled=sampled)
     return Exchanged("t", "Go.", (step,), True, about=About(lake="l", trajectory_id="t"), extra={"mine": HELD})
 
 

@@ -526,7 +526,7 @@ def test_a_trajectory_is_one_of_many_formats_in_turn_and_keeps_what_it_had(tmp_p
 def test_a_lerobot_data_set_has_screens_of_one_size_and_several_sizes_are_several_data_sets(tmp_path: Path) -> None:
     """`LeRobotDataset` (lerobot 0.4.4) is batched by torch's default collation, which stacks pictures of one size."""
     form = FORMATS.class_of("lerobot")()
-    small, large = (ExchangedStep(picture(1, *size), action=Wait()) for size in ((160, 210), (640, 480)))
+    small, large = (ExchangedStep(picture(1, *size), actions=(Wait(),)) for size in ((160, 210), (640, 480)))
     episodes = {"a": (small, small), "b": (large,), "c": (small,), "d": (large, small)}
     records = [Exchanged(name, f"Do {name}.", steps, True) for name, steps in episodes.items()]
     folder = written(form, records, tmp_path / "out")

@@ -178,13 +178,13 @@ def test_a_failure_without_a_code_of_its_own_is_one_in_agentnets_words_and_an_an
 
 def test_what_a_step_was_found_to_be_goes_round_in_agentnets_columns(tmp_path: Path) -> None:
     form = FORMATS.class_of("agentnet")()
-    step = ExchangedStep(picture(1), action=action_of({"type": "wait"}), found=found())
+    step = ExchangedStep(picture(1), actions=(action_of({"type": "wait"}),), found=found())
     record = Exchanged("one", "Wait.", (step,))
     assert taken(form, written(form, [record], tmp_path / "out"))[0].steps[0].found == found()
 
 
 def waits(count: int) -> Exchanged:
-    steps = tuple(ExchangedStep(picture(at % 6), action=action_of({"type": "wait"})) for at in range(count))
+    steps = tuple(ExchangedStep(picture(at % 6), actions=(action_of({"type": "wait"}),)) for at in range(count))
     return Exchanged("t", "Wait.", steps, True, None, About(lake="l", trajectory_id="t"))
 
 
@@ -214,7 +214,7 @@ def test_a_row_of_others_that_a_person_corrected_has_its_loss_on_the_correction(
     said = [("user", "Wait."), ("user", "<image>"), ("assistant", "Action: wait()")]
     messages = [{"role": role, "content": text, "loss_mask": int(role == "assistant")} for role, text in said]
     about = StepAbout(correction=Correction(action=to_json(given), taught=True))
-    step = ExchangedStep(picture(1), action=action_of({"type": "wait"}), about=about)
+    step = ExchangedStep(picture(1), actions=(action_of({"type": "wait"}),), about=about)
     record = replace(waits(1), steps=(step,), extra={"ui-tars": {"messages": messages, "unit": "thousandths"}})
     first, second = (written(form, [record], tmp_path) / "ui-tars.jsonl").read_text().splitlines()
     assert '"loss_mask": 1' not in first and second.count('"loss_mask": 1') == 1 and "meant" in second

@@ -28,7 +28,7 @@ def line(name: str, image: str = "a.png") -> str:
 
 
 def record(number: int) -> Exchanged:
-    step = ExchangedStep(picture(number), "So.", Click(x=0.1 * number, y=0.2))
+    step = ExchangedStep(picture(number), "So.", (Click(x=0.1 * number, y=0.2),))
     return Exchanged(f"r{number}", f"Do {number}.", (step,), True)
 
 

@@ -25,12 +25,15 @@ FRAMED = ("atif", "lerobot")
 
 
 def three(**changes: object) -> ExchangedStep:
-    step = ExchangedStep(picture(1), "Both.", several=ACTIONS, frames=(picture(2), picture(3)), text=REPLY)
+    step = ExchangedStep(picture(1), "Both.", actions=ACTIONS, frames=(picture(2), picture(3)), text=REPLY)
     return replace(step, **changes)  # pyright: ignore[reportArgumentType]
 
 
 def trajectory(*steps: ExchangedStep) -> Exchanged:
-    before, end = ExchangedStep(picture(0), "Go.", ACTIONS[0]), ExchangedStep(picture(4), "", Finished(content="ok"))
+    before, end = (
+        ExchangedStep(picture(0), "Go.", ACTIONS[:1]),
+        ExchangedStep(picture(4), "", (Finished(content="ok"),)),
+    )
     whole = (before, *steps, end)
     return Exchanged("t", "Save it.", whole, True, picture(5), About(lake="l", trajectory_id="t", success=True))
 
@@ -115,10 +118,9 @@ def test_the_lake_stores_all_actions_of_an_imported_reply_and_the_screens_betwee
     pictures = {one.sha256: Picture(one.png, one.width, one.height) for one in rows.screenshots}
     again = exchanged_of("l", rows.trajectory, rows.steps, pictures, {}).steps[1]
     assert (again.actions, again.frames, again.thought) == (ACTIONS, (picture(2), picture(3)), "Both.")
-    assert len({replace(record, steps=(one,)).digest for one in (three(), three(frames=()), three(several=()))}) == 3
+    assert len({replace(record, steps=(one,)).digest for one in (three(), three(frames=()), three(actions=()))}) == 3
 
 
-def test_a_step_holds_one_action_or_several() -> None:
-    for wrong in ({"several": ACTIONS[:1]}, {"several": ACTIONS, "action": ACTIONS[0]}):
-        with pytest.raises(ValueError, match="several"):
-            ExchangedStep(picture(0), **wrong)  # pyright: ignore[reportArgumentType]
+def test_an_only_action_is_never_the_first_of_several() -> None:
+    assert three().action is None and three().several and three().actions == ACTIONS
+    assert replace(three(), actions=ACTIONS[:1]).action == ACTIONS[0]

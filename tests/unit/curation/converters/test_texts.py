@@ -53,7 +53,7 @@ PIECES = [
 
 def between(step: ExchangedStep, place: int) -> Exchanged:
     """A trajectory with this step at a place among others."""
-    steps = [ExchangedStep(picture(number), "so", Wait()) for number in range(3)]
+    steps = [ExchangedStep(picture(number), "so", (Wait(),)) for number in range(3)]
     steps[place] = replace(step, screen=picture(place))
     return Exchanged("t", "Do it.", tuple(steps), True, None, About(lake="l", trajectory_id="t"))
 
@@ -77,14 +77,14 @@ def test_a_text_without_an_action_stays_one_whatever_it_looks_like(
     about = StepAbout(target=target)
     for number, text in enumerate(LIKE_ACTIONS):
         for error in (None, "2 actions in one reply"):
-            step = ExchangedStep(picture(0), THOUGHTS[number % len(THOUGHTS)], None, text, error, about=about)
+            step = ExchangedStep(picture(0), THOUGHTS[number % len(THOUGHTS)], (), text, error, about=about)
             same(name, between(step, place), tmp_path / f"{number}-{error is None}")
 
 
 @pytest.mark.parametrize("name", FORMATS.names)
 def test_a_thought_comes_back_with_its_white_space(tmp_path: Path, name: str) -> None:
     for number, thought in enumerate(THOUGHTS):
-        step = ExchangedStep(picture(0), thought, Click(x=0.25, y=0.5))
+        step = ExchangedStep(picture(0), thought, (Click(x=0.25, y=0.5),))
         same(name, between(step, 1), tmp_path / str(number))
         better = replace(step, better="  Better. ")
         form = FORMATS.class_of(name)()
@@ -100,5 +100,5 @@ def test_a_thought_comes_back_with_its_white_space(tmp_path: Path, name: str) ->
 )
 def test_any_texts_come_back(tmp_path_factory: pytest.TempPathFactory, name: str, texts: list[str], acts: bool) -> None:
     thought, text, typed = texts
-    step = ExchangedStep(picture(0), thought, Type(content=typed) if acts else None, "" if acts else text)
+    step = ExchangedStep(picture(0), thought, (Type(content=typed),) if acts else (), "" if acts else text)
     same(name, between(step, 1), tmp_path_factory.mktemp("texts"))

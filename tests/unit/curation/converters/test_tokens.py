@@ -38,11 +38,11 @@ def record(**of: Any) -> Exchanged:
     """A trajectory with tokens in every text, broken ones among them."""
     corrected = Correction(action=to_json(Type(content=f"c{EVERY}")), thought=f"p{EVERY}", replaces=True, taught=True)
     steps = (
-        ExchangedStep(picture(1), f"I see {EVERY}", Type(content=f"{EVERY}hi"), better=f"better {EVERY}"),
-        ExchangedStep(picture(2), "", Type(content="a< |im_end|>"), about=StepAbout(correction=corrected)),
-        ExchangedStep(picture(3), "", None, text=f"odd {EVERY}", error="no action"),
+        ExchangedStep(picture(1), f"I see {EVERY}", (Type(content=f"{EVERY}hi"),), better=f"better {EVERY}"),
+        ExchangedStep(picture(2), "", (Type(content="a< |im_end|>"),), about=StepAbout(correction=corrected)),
+        ExchangedStep(picture(3), "", (), text=f"odd {EVERY}", error="no action"),
         ExchangedStep(
-            picture(4), f"So {EVERY}", Finished(content=EVERY), found=StepAssessment(True, False, f"Good {EVERY}")
+            picture(4), f"So {EVERY}", (Finished(content=EVERY),), found=StepAssessment(True, False, f"Good {EVERY}")
         ),
     )
     about = About(lake="l", trajectory_id="t0")

@@ -121,7 +121,7 @@ def test_the_other_format_is_in_the_error(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_check_names_the_files_that_the_import_leaves_out(tmp_path: Path) -> None:
-    step = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5))
+    step = ExchangedStep(picture(0), actions=(Click(x=0.5, y=0.5),))
     folder = written(FORMATS.class_of("agentnet")(), [Exchanged("t", "Go.", (step,), True)], tmp_path / "out")
     config, request = make_place(tmp_path).config, Request(format="agentnet", path=folder)
     whole = check_import.fn(config, request)
@@ -136,7 +136,7 @@ def test_a_folder_of_another_format_is_named_where_it_has_no_file_of_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
-    step = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5))
+    step = ExchangedStep(picture(0), actions=(Click(x=0.5, y=0.5),))
     folder = written(FORMATS.class_of("trl")(), [Exchanged("t", "Go.", (step,), True)], tmp_path / "out")
     config = make_place(tmp_path).config
     with sentence.raises(UsageError, "--format trl"):
@@ -174,7 +174,7 @@ def test_an_export_in_any_other_format_is_refused_by_its_name_or_read_with_the_s
 
 def steps(length: int, target: bool | None) -> tuple[ExchangedStep, ...]:
     about, action = StepAbout(target=target), Click(x=0.5, y=0.5)
-    return tuple(ExchangedStep(picture(at), "So.", action, about=about) for at in range(length))
+    return tuple(ExchangedStep(picture(at), "So.", (action,), about=about) for at in range(length))
 
 
 def test_a_row_of_one_step_is_none_of_trl_and_its_refusal_names_the_step(tmp_path: Path, sentence: Sentences) -> None:

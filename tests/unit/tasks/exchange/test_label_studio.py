@@ -48,7 +48,7 @@ def answered(
     """A recorded step answered as people do: a copy of what was recorded, in which results take the place of others of
     their control, those of one label of the same label."""
     form = FORMATS.class_of("label-studio")()
-    record = numbered([Exchanged("", "Go.", (ExchangedStep(picture(1), "Click it.", action_of(action)),))])
+    record = numbered([Exchanged("", "Go.", (ExchangedStep(picture(1), "Click it.", (action_of(action),)),))])
     file = written(form, record, folder) / "tasks.json"
     (task,) = json.loads(file.read_text())
 
@@ -350,7 +350,7 @@ def test_an_export_says_where_label_studio_has_its_pictures_and_its_answers_may_
 @pytest.mark.parametrize("path", ["images%2F{}", "out/images/{}", "{}"])
 def test_a_picture_of_local_files_is_found_by_its_path_or_its_name(tmp_path: Path, path: str) -> None:
     form = FORMATS.class_of("label-studio")()
-    record = numbered([Exchanged("", "Go.", (ExchangedStep(picture(1), "", action_of(CLICK)),))])
+    record = numbered([Exchanged("", "Go.", (ExchangedStep(picture(1), "", (action_of(CLICK),)),))])
     file = written(form, record, tmp_path / "out") / "tasks.json"
     (task,) = json.loads(file.read_text())
     name = Path(task["data"]["image"]).name
