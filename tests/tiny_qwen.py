@@ -3,6 +3,7 @@
 The task `moving` takes four clicks, and its prompt folds at the fourth screen.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ from transformers import AutoTokenizer
 
 from environments.fake import COLOURS, HEIGHT, WIDTH
 from flows.flywheel import flywheel
+from models.completion import Completion
+from models.explorer import PageExplorer
+from models.families.dialects import format_actions, format_reply
 from models.families.prompt import Message
 from models.families.qwen35 import Qwen35Family
 from models.policy import Context
 from models.random_vlm import Kind, build_random
-from models.thoughts import THOUGHTS
-from schemas.action import Click
+from models.thoughts import templated_thought
+from schemas.action import Click, Move
 from schemas.config import Config, config_of
 from schemas.config.policy import PolicyConfig
 from schemas.observation import Observation, PastStep
@@ -38,18 +42,36 @@ AGREES = 1e-4
 """Difference of the log probabilities of actor and trainer, in nats, in fp32."""
 
 
-def build_tiny_qwen(kind: Kind, folder: Path, seed: int = 0) -> None:
-    """Writes a random checkpoint in fp32 whose tokeniser knows the task's phrases; coordinates are single digits."""
+class PointingExplorer(PageExplorer):
+    """Points at a place before it clicks there, with both actions in one reply."""
+
+    version = "pointing-explorer-1"
+
+    def _completion(self, context: Context) -> Completion:
+        found = super()._completion(context)
+        if not isinstance(found.first, Click):
+            return found
+        actions = (Move(x=found.first.x, y=found.first.y), found.first)
+        text = format_actions(actions, self.dialect)
+        return replace(found, text=format_reply("", text), action_text=text, actions=actions)
+
+
+def build_tiny_qwen(kind: Kind, folder: Path, seed: int = 0, pointing: bool = False) -> None:
+    """Writes a random checkpoint in fp32 whose tokeniser knows the task's phrases; coordinates are single digits.
+
+    Args:
+        pointing: whether the replies are those of a `PointingExplorer`.
+    """
     family = Qwen35Family(PolicyConfig.model_validate(POLICY))
     seen = Observation(b"", *SCREEN, "")
     past = (PastStep("", "", seen),) * 4
     chats = [family.messages(Context(f'Click the "{colour}" button four times.', past, seen, 0)) for colour in COLOURS]
     asked = [text_of(message) for chat in chats for message in chat if message["role"] != "assistant"]
     places = iter(range(103, 999, 7))  # no number occurs twice, so none becomes a word
-    replies = [
-        family.reply(thought, [Click(x=next(places) / 999, y=next(places) / 999)], SCREEN)
-        for thought in ("", THOUGHTS["click"]) * 10
-    ]
+    kinds: list[type[Move | Click]] = [Move, Click] if pointing else [Click]
+    acts = [[one(x=next(places) / 999, y=next(places) / 999) for one in kinds] for _ in range(20)]
+    thoughts = ("", templated_thought(acts[0][0])) * 10
+    replies = [family.reply(thought, one, SCREEN) for thought, one in zip(thoughts, acts, strict=True)]
     sizes = {"head_width": 32, "vocabulary": 1024}
     build_random(kind, asked * 8 + replies, seed, folder, **sizes, spread=0.1, theta=100.0, dtype="float32")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -62,13 +84,20 @@ def text_of(message: Message) -> str:
     return "".join(part["text"] for part in message["content"] if part["type"] == "text")
 
 
-def learning(small: Config, base: Path, steps: int = 24) -> Config:
-    """The config of a first training on the explorer's successes, with so many steps."""
+def learning(small: Config, base: Path, steps: int = 24, pointing: bool = False) -> Config:
+    """The config of a first training on the explorer's successes, with so many steps.
+
+    Args:
+        pointing: whether the explorer is a `PointingExplorer`.
+    """
     fields = small.model_dump()
     fields["environments"]["fake"]["sandboxes"] = 64
     fields["suite"]["tasks"] = ("moving",)
     fields["collect"] = {"trajectories_per_task": 100, "policy_share": 0.0}
     fields["policy"] = {**POLICY, "base": str(base)}
+    if pointing:
+        fields["collect"]["explorer"] = f"{PointingExplorer.__module__}:{PointingExplorer.__name__}"
+        fields["policy"]["max_new_tokens"] = 32
     fields["train"] = {"steps": steps, "learning_rate": 3e-3, "batch": 8, "processes": 1, "warmup": 5, "decay": 0.3}
     fields["evaluate"] |= {"seeds": 60, "explorer_seeds": 1, "untrained_seeds": 1}
     return config_of(fields)

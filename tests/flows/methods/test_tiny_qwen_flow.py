@@ -16,30 +16,33 @@ from tests.flows.methods.test_group_flow import sometimes
 from tests.tiny_qwen import AGREES, POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, success
 
 KINDS = ("qwen3_5", "qwen3_5_moe")
-
-
-SEEDS = {"qwen3_5": 11, "qwen3_5_moe": 5}
-"""Of a base and its runs, by kind; the settings were chosen with others."""
-TEMPERATURES = {"qwen3_5": 0.5, "qwen3_5_moe": 0.3}
-"""Of the trajectories in groups. After imitation, samples at 1 hit a button hardly more often than by chance, although
-greedy replies are right."""
+CASES = {
+    "one action a reply": ("qwen3_5", False, 11, 0.5),
+    "several actions a reply": ("qwen3_5", True, 21, 0.5),
+    "a mixture of experts": ("qwen3_5_moe", False, 5, 0.3),
+}
+"""Kind of the model, whether a reply points before it clicks, the seed of a base and its runs (the settings were chosen
+with others), and the temperature of the trajectories in groups. After imitation, samples at 1 hit a button hardly more
+often than by chance, although greedy replies are right."""
 TEST_SEEDS = (2_000_000, 2_000_100)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_random_model_learns_from_the_explorer_and_then_in_groups_of_its_own(
-    kind: Any, small: Config, tmp_path: Path
+    case: str, small: Config, tmp_path: Path
 ) -> None:
-    build_tiny_qwen(kind, tmp_path / "base", SEEDS[kind])
-    config = config_of(learning(small, tmp_path / "base").model_dump() | {"seed": SEEDS[kind]})
+    kind, pointing, seed, temperature = CASES[case]
+    build_tiny_qwen(kind, tmp_path / "base", seed, pointing)
+    config = config_of(learning(small, tmp_path / "base", pointing=pointing).model_dump() | {"seed": seed})
     imitated = imitate(config)
-    trained = improve(in_groups(config, temperature=TEMPERATURES[kind]))
+    trained = improve(in_groups(config, temperature=temperature))
     lake = Lake.open(config.lake)
     assert trained and success(lake) >= max(0.8, imitated)
-    acted = lake.read("steps", ["step"], {"iteration": trained[0].iteration})["step"].to_pylist()
-    assert max(acted) >= POLICY["live_images"]  # behind a fold
+    acted = lake.read("steps", ["step", "actions"], {"iteration": trained[0].iteration}).to_pylist()
+    assert max(one["step"] for one in acted) >= POLICY["live_images"]  # behind a fold
+    assert max(len(one["actions"]) for one in acted) == (2 if pointing else 1)
     for row in trained:
         metrics = json.loads(row.metrics)
         assert metrics["informative"] >= 1 and metrics["moved"] > 0 and 0 < metrics["mismatch_most"] < AGREES
