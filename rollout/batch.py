@@ -8,11 +8,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from common.text import storable
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas.action import TERMINAL, Action, CallUser, Finished
 from schemas.failure import ActionFailure
 from schemas.observation import Outcome
+from schemas.refusal import Refusal
 
 
 @dataclass(slots=True)
@@ -72,8 +74,4 @@ class ActionBatch:
 
     def _placed(self, reason: str) -> str:
         """Add the place of the tried action, and the number of later ones, to the reason why it was not performed."""
-        count = len(self.actions)
-        if count == 1:
-            return reason
-        left = f"; {count - self.tried} not performed" if self.tried < count else ""
-        return f"action {self.tried} of {count}: {reason}{left}"
+        return Refusal(storable(reason), self.tried, len(self.actions)).text

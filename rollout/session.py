@@ -7,7 +7,7 @@ instead. `Sandbox` converts all of its errors to such failures.
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -93,7 +93,8 @@ class _Session:
             if not completion.actions:
                 raise ActionFailure(completion.error or "no action in the reply")
             last = await self._perform(sandbox, completion.actions, verifier)
-            self._add_past(PastStep(completion.thought, completion.action_text, _without_elements(seen)))
+            error = self.steps[-1].action_error or ""
+            self._add_past(PastStep(completion.thought, completion.action_text, _without_elements(seen), error))
             seen, observe_ms = await self._observe(sandbox)
             self._update_last(next_screenshot=_digest(seen.png))
             if (ended := self._ended(last)) is not None:
@@ -172,7 +173,7 @@ class _Session:
         for aged in range(self.rule.folded(screens - 1), self.rule.folded(screens)):
             old = self.turns[aged]
             blank = Observation(b"", old.observation.width, old.observation.height, old.observation.instruction)
-            self.turns[aged] = PastStep(old.thought, old.action_text, blank)
+            self.turns[aged] = replace(old, observation=blank)
 
     def finished(self, started: datetime, wall_s: float) -> FinishedTrajectory:
         """Return the rows of the trajectory."""

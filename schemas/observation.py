@@ -73,6 +73,8 @@ class PastStep:
     action_text: str
     """The action in the policy's dialect, without the thought."""
     observation: Observation
+    error: str = ""
+    """Reason why an action of the reply was not performed (`steps.action_error`); empty if all were performed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ def sides_of(pair: Preference) -> list[Rollout]:
             text,
             weight=pair.weight,
             ended=False,
+            past_errors=pair.past_errors,
         )
         for text in (pair.chosen, pair.rejected)
     ]

@@ -58,6 +58,8 @@ class StoredStep:
     thought: str
     actions: Sequence[str]
     """Canonical JSON of each action of the reply, in order; empty if the reply has no action."""
+    action_error: str | None = None
+    """Reason why an action was not performed, or why the reply has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +83,6 @@ class GroupStep(ActingStep):
     reward: float | None
     judge: str | None = None
     """Version of the judge that gave the reward; None for a verifier's reward."""
-    action_error: str | None = None
-    """Reason why the reply has no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,4 +341,5 @@ def _rollout(steps: Sequence[StoredStep], number: int, replies: Sequence[str], r
         instruction=row.instruction,
         past_replies=tuple(replies[:number]),
         reply=replies[number],
+        past_errors=tuple(past.action_error or "" for past in steps[:number]),
     )

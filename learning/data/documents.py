@@ -58,7 +58,10 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
         return family.chat(_context(f'Click on "{asked.name}".', (), screens[-1])), where
     turns = [
         PastStep(
-            step.thought, family.write_actions(from_json_list(step.actions), (screen.width, screen.height)), screen
+            step.thought,
+            family.write_actions(from_json_list(step.actions), (screen.width, screen.height)),
+            screen,
+            step.error,
         )
         for step, screen in zip(document.history, _before(len(document.history), screens), strict=True)
     ]
@@ -76,7 +79,7 @@ def marked_sample(sample: TrainSample, tokens: Collection[str] = ()) -> TrainSam
     def mark_all(actions: Sequence[str]) -> tuple[str, ...]:
         return tuple(to_json(marked_action(action, tokens)) for action in from_json_list(actions))
 
-    history = tuple(Past(mark(past.thought), mark_all(past.actions)) for past in sample.history)
+    history = tuple(Past(mark(past.thought), mark_all(past.actions), mark(past.error)) for past in sample.history)
     return replace(
         sample,
         instruction=mark(sample.instruction),
@@ -111,7 +114,11 @@ def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation])
         family.read(Completion(text), (screen.width, screen.height))
         for text, screen in zip(rollout.past_replies, before, strict=True)
     ]
-    return [PastStep(reply.thought, reply.action_text, screen) for reply, screen in zip(read, before, strict=True)]
+    errors = rollout.past_errors or ("",) * len(read)
+    return [
+        PastStep(reply.thought, reply.action_text, screen, error)
+        for reply, screen, error in zip(read, before, errors, strict=True)
+    ]
 
 
 def _question(

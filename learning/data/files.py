@@ -105,6 +105,8 @@ class Rollout:
     """Relative frequency in the training; 0 for never."""
     ended: bool = True
     """Whether a reply without sampled tokens ends with the token that ends a turn."""
+    past_errors: tuple[str, ...] = ()
+    """Reason why an action of each past reply was not performed, or an empty text; empty if all were performed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ _SCHEMA = pa.schema(
         ("correct", pa.bool_()),
         ("weight", pa.float64()),
         ("ended", pa.bool_()),
+        ("past_errors", pa.list_(pa.string())),
     ]
 )
 

@@ -28,6 +28,8 @@ class Past:
     thought: str
     actions: tuple[str, ...]
     """Canonical JSON of each action of the reply, in order."""
+    error: str = ""
+    """Reason why an action of the reply was not performed; empty if all were performed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ _SAMPLES = pa.schema(
         ("task_id", _TEXT),
         ("screenshots", pa.list_(_TEXT)),
         ("instruction", _TEXT),
-        ("history", pa.list_(pa.struct([("thought", _TEXT), ("actions", pa.list_(_TEXT))]))),
+        ("history", pa.list_(pa.struct([("thought", _TEXT), ("actions", pa.list_(_TEXT)), ("error", _TEXT)]))),
         ("thought", _TEXT),
         ("actions", pa.list_(_TEXT)),
         ("questions", pa.list_(pa.struct([("name", _TEXT), ("x", pa.float32()), ("y", pa.float32())]))),
@@ -210,7 +212,7 @@ def _sample(
     positions: object = None,
     **others: Any,
 ) -> TrainSample:
-    past = tuple(Past(one["thought"], tuple(one["actions"])) for one in history)
+    past = tuple(Past(one["thought"], tuple(one["actions"]), one["error"] or "") for one in history)
     asked = tuple(Question(**one) for one in questions)
     return TrainSample(**others, history=past, questions=asked, kind=kind or "step")
 
@@ -235,6 +237,8 @@ class Preference:
     chosen: str
     rejected: str
     weight: float = 1.0
+    past_errors: tuple[str, ...] = ()
+    """Reason why an action of each past reply was not performed, or an empty text; empty if all were performed."""
 
 
 _SCHEMA = pa.schema(
@@ -247,6 +251,7 @@ _SCHEMA = pa.schema(
         ("chosen", pa.string()),
         ("rejected", pa.string()),
         ("weight", pa.float64()),
+        ("past_errors", pa.list_(pa.string())),
     ]
 )
 

@@ -184,7 +184,12 @@ class ModelFamily:
     def _marked(self, context: Context) -> Context:
         """Marks the instruction and each past turn, except for the family's own markup in the turns."""
         turns = [
-            replace(turn, thought=self._mark(turn.thought), action_text=self._marked_action_text(turn.action_text))
+            replace(
+                turn,
+                thought=self._mark(turn.thought),
+                action_text=self._marked_action_text(turn.action_text),
+                error=self._mark(turn.error),
+            )
             for turn in context.turns
         ]
         return replace(context, instruction=self._mark(context.instruction), turns=tuple(turns))

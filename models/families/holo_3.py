@@ -85,9 +85,7 @@ class Holo3Family(ModelFamily):
             chat.append(self._observed(turn.observation if position >= shown else None))
             chat.append(text_turn("assistant", _past(turn)))
             if tool := _tool_of(turn.action_text):
-                chat.append(
-                    text_turn("user", f'<tool_output tool="{tool}">\n{tool} executed successfully.\n</tool_output>')
-                )
+                chat.append(text_turn("user", _output(tool, turn.error)))
         return [*chat, self._observed(screen)]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
@@ -314,6 +312,13 @@ def _tool_of(written: str) -> str:
     call = _recorded(written)[1] or {}
     name = call.get("tool_name")
     return name if isinstance(name, str) and re.fullmatch(r"\w{1,40}", name) else ""
+
+
+def _output(tool: str, error: str) -> str:
+    """Writes the result of a call: the reason why it was not performed, if any."""
+    if error:
+        return f'<error tool="{tool}">\n{error}\n</error>'
+    return f'<tool_output tool="{tool}">\n{tool} executed successfully.\n</tool_output>'
 
 
 def _recorded(written: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

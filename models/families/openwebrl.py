@@ -10,9 +10,11 @@ openwebrl/base/utils.py (`ToolParser`), openwebrl/generate_browser.py (`_generat
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from models.completion import MAX_ACTIONS
 from models.families.code.arguments import Arguments, presses, written_seconds
 from models.families.code.calls import MAX_CALLS
 from models.families.prompt import Message, screen_part, text_part, text_turn
@@ -46,6 +48,7 @@ from schemas.action import (
 from schemas.failure import UsageError
 from schemas.keyboard import dom_names, together_in, usual
 from schemas.observation import Observation, PastStep
+from schemas.refusal import Refusal
 
 SECONDS = 3
 """Seconds of a written `wait` whose action has none; the client's default."""
@@ -144,7 +147,7 @@ class OpenWebRlFamily(QwenFamily):
         folded = self.rule.folded(len(turns) + 1)
         chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
         for position, screen in enumerate([*(turn.observation for turn in turns), context.observation]):
-            before = _results(turns[position - 1]) if position else ""
+            before = self._results(turns[position - 1]) if position else ""
             asked = f"<user_request>\n{context.instruction}\n</user_request>\n\n" if not position else ""
             head = f"{asked}{before}<observation>\nscreen size: {screen.width} x {screen.height}\n"
             tail = "\n</observation>" + ("\n</tool_response>" if position else "")
@@ -176,6 +179,29 @@ class OpenWebRlFamily(QwenFamily):
         if shown:
             return [text_part(f"{head}screenshot:\n"), screen_part(screen, self.limits), text_part(tail)]
         return [text_part(f"{head}{self.collapsed if self.rule.folds and position else ''}{tail}")]
+
+    def _results(self, turn: PastStep) -> str:
+        """Writes a line for each call of a reply, to begin the next user turn: the call was performed, or the reason
+        why it was not. A step records no other result of a call."""
+        lines, tried, refusal = list[str](), 0, Refusal.of(turn.error)
+        limit = refusal.number - 1 if turn.error else MAX_ACTIONS
+        for name, actions in self._calls(turn):
+            before, tried = tried, tried + (actions or MAX_ACTIONS + 1)  # nothing is performed after an unread call
+            if tried <= limit:
+                lines.append(f"Succeed: `{name}` executed.")
+            elif turn.error and actions and before <= limit:
+                lines.append(f"Failed: `{name}` execution failed: {refusal.reason}")
+            else:
+                lines.append(f"Failed: `{name}` was not executed.")
+        return "<tool_response>\n" + "\n".join(lines or ["No tool call was read."]) + "\n\n"
+
+    def _calls(self, turn: PastStep) -> Iterator[tuple[str, int]]:
+        """Yields the function of each call of a reply, and the number of its actions, until one cannot be read."""
+        try:
+            for call, begin, end in written_calls(turn.action_text, 0, self.spec):
+                yield str(call["action"]), len(self._read(turn.action_text[begin:end], WIDE).actions)
+        except (ValueError, RecursionError):
+            return
 
     def _read(self, answer: str, sides: Sides) -> ParsedReply:
         return replace(read_calls(answer, sides, self.spec), tagged=True)
@@ -212,13 +238,3 @@ class OpenWebRlFamily(QwenFamily):
         if isinstance(action, NavigateBack):
             return "go_back", {}
         return ("done", {"response": action.content}) if isinstance(action, Finished) else None
-
-
-def _results(turn: PastStep) -> str:
-    """Writes a line for each call of a reply, to begin the next user turn. A step records no other result of a call."""
-    try:
-        names = [str(call["action"]) for call, _, _ in written_calls(turn.action_text, 0, TOOL)]
-    except (ValueError, RecursionError):
-        names = []
-    lines = [f"Succeed: `{name}` executed." for name in names] or ["No tool call was read."]
-    return "<tool_response>\n" + "\n".join(lines) + "\n\n"

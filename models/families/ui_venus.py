@@ -64,6 +64,11 @@ BROWSER_TURNS = 2
 """Past turns of a browser's prompt; older turns are not part of it."""
 NOWHERE = "[-1,-1]"
 """Reply that there is no such element."""
+_FAILED = (
+    "Previous action execution failed.\nAction: {reply}\nError: {error}\n"
+    "The screenshot and failed action were preserved. Inspect the current page and retry or choose another action."
+)
+"""Text of a browser's prompt after an action that was not performed."""
 _LABELS = {
     "computer": ("History Screenshot:\n", "Current Screenshot:\n"),
     "browser": ("", ""),
@@ -109,13 +114,37 @@ class UiVenus2Family(ModelFamily):
         if self.template == "grounding":
             return self._pointing(context, turns[max(0, len(turns) - images) :])
         if self.template == "browser":
-            turns = turns[max(0, len(turns) - max(images, BROWSER_TURNS)) :]
+            return self._browsing(context, images)
         chat = [text_turn("system", self._prompt(context.instruction))]
         for position, turn in enumerate(turns):
             shown = position >= len(turns) - images
             chat.append(self._screen(turn.observation, False) if shown else text_turn("user", ""))
-            chat.append(text_turn("assistant", self._thinking("<think>{}</think>\n", turn.thought, turn.action_text)))
+            chat.append(text_turn("assistant", self._past(turn)))
         return [*chat, self._screen(context.observation, True)]
+
+    def _browsing(self, context: Context, images: int) -> list[Message]:
+        """Builds a browser's chat: the last turns, each with what was reported on the turn before it."""
+        chat = [text_turn("system", self._prompt(context.instruction))]
+        turns = context.turns
+        first, shown = max(0, len(turns) - max(images, BROWSER_TURNS)), len(turns) - images
+        for position, screen in enumerate([*(turn.observation for turn in turns), context.observation]):
+            if position < first:
+                continue
+            reported = [text_part(text) for text in self._reported(turns[:position])]
+            picture = [screen_part(screen, self.limits)] if position >= shown else []
+            chat.append({"role": "user", "content": [*reported, *picture] or [text_part("")]})
+            if position < len(turns):
+                chat.append(text_turn("assistant", self._past(turns[position])))
+        return chat
+
+    def _reported(self, turns: Sequence[PastStep]) -> list[str]:
+        """Lists the texts before a screen: why the last action was not performed."""
+        if not turns or not turns[-1].error:
+            return []
+        return [_FAILED.format(reply=self._past(turns[-1]), error=turns[-1].error)]
+
+    def _past(self, turn: PastStep) -> str:
+        return self._thinking("<think>{}</think>\n", turn.thought, turn.action_text)
 
     def _pointing(self, context: Context, turns: Sequence[PastStep]) -> list[Message]:
         """Builds a chat of the first shown screen with the element to find, then replies and screens."""

@@ -12,7 +12,7 @@ shown AS (
 )
 SELECT
     t.trajectory_id, t.task_id, t.seed, t.instruction, if(k.graded, t.reward, 1.0)::DOUBLE AS reward,
-    s.step, s.screenshot, s.screen_width, s.screen_height, s.actions,
+    s.step, s.screenshot, s.screen_width, s.screen_height, s.actions, s.action_error,
     coalesce(a.better, nullif(s.thought, ''), a.thought, '') AS thought
 FROM shown t
 JOIN steps s USING (trajectory_id)

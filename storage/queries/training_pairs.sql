@@ -36,7 +36,7 @@ SELECT
     coalesce(
         list({
             'thought': s.thought, 'actions': s.actions, 'raw_text': s.raw_text,
-            'width': s.screen_width, 'height': s.screen_height
+            'width': s.screen_width, 'height': s.screen_height, 'error': coalesce(s.action_error, '')
         } ORDER BY s.step) FILTER (s.step < p.step),
         []
     ) AS past,

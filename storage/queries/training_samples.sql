@@ -16,8 +16,11 @@ found AS (
     SELECT
         sample, place, shown, s.screenshot,
         $thoughts AND md5_number_lower(trajectory_id) % 1000 >= 1000 * $without AS thinks,
-        CASE WHEN place = 0 AND corrected THEN {'thought': if(thinks, p.thought, ''), 'actions': [p.action]}
-        ELSE {'thought': if(thinks, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), ''), 'actions': s.actions}
+        CASE WHEN place = 0 AND corrected THEN {'thought': if(thinks, p.thought, ''), 'actions': [p.action], 'error': ''}
+        ELSE {
+            'thought': if(thinks, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), ''), 'actions': s.actions,
+            'error': coalesce(s.action_error, '')
+        }
         END AS content
     FROM walked
     JOIN steps s USING (trajectory_id, step)

@@ -42,7 +42,10 @@ class ThinkingWalk:
         """Return the case of the next step, with past actions in the thinker's format."""
         place, instruction = len(self.thoughts), self.trajectory.instruction
         past = zip(self.steps, self.thoughts, strict=False)
-        turns = [PastStep(thought, _written(step, write), _seen(step, instruction, pngs)) for step, thought in past]
+        turns = [
+            PastStep(thought, _written(step, write), _seen(step, instruction, pngs), step.action_error or "")
+            for step, thought in past
+        ]
         step = self.steps[place]
         screen = _seen(step, instruction, pngs)
         context = Context(instruction, tuple(turns), screen, _seed(step), self.trajectory.task_id)

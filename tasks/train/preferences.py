@@ -126,6 +126,7 @@ def preferences_of(rows: Iterable[Mapping[str, Any]], family: ModelFamily) -> It
             past_replies=tuple(_past(step, family) for step in row["past"]),
             chosen=_side(row["chosen"], row["chosen_actions"], row["kind"], size, family),
             rejected=_side(row["rejected"], row["rejected_actions"], row["kind"], size, family),
+            past_errors=tuple(step["error"] for step in row["past"]),
         )
 
 

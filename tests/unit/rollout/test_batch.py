@@ -20,6 +20,7 @@ from schemas.action import from_json_list, to_json
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.context import ContextRule
+from schemas.refusal import Refusal
 from tests.parts import FAKE
 
 REPLIES = (
@@ -98,6 +99,11 @@ def test_a_refused_action_stops_the_reply_and_its_place_is_told(monkeypatch: pyt
     assert first.action_error == "action 2 of 4: no such key; 2 not performed" and len(first.frames) == 1
     assert alone.action_error == "no such key" and alone.frames == end.frames == []
     assert len(policy.shown) == 3 and found.trajectory.termination == "finished"
+    assert [turn.error for turn in policy.shown[2].turns] == [first.action_error, alone.action_error]
+    assert (
+        policy.shown[1].turns[0].error == first.action_error
+        and Refusal.of(first.action_error).text == first.action_error
+    )
     found, _ = rolled(reply(WAIT, act.Hotkey(key="ctrl a")))
     assert found.steps[0].action_error == "action 2 of 2: no such key"
 
@@ -140,9 +146,11 @@ def test_group_methods_train_on_a_reply_with_several_actions_once() -> None:
             thought="", actions=actions, group_id="g",
             attempt=0, success=True, sampling='{"temperature": 1.0}', reward=1.0,
             raw_text=text, token_ids=tokens, logprobs=logprobs, policy_version="p",
+            action_error=None if number else "no key",
         )
         for number, (text, actions, tokens, logprobs) in enumerate(steps)
     ]  # fmt: skip
     (member,) = members_of(rows, PolicyConfig(history_images=2), GroupConfig())["g"]
     assert [one.reply for one in member.rollouts] == ["a", "b"]
-    assert member.rollouts[1].past_replies == ("a",) and member.rollouts[1].screenshots == ("0", "1")
+    assert member.rollouts[1].past_replies == ("a",) and member.rollouts[1].past_errors == ("no key",)
+    assert member.rollouts[1].screenshots == ("0", "1")

@@ -296,7 +296,11 @@ def test_tasks_share_by_weakness_however_many_samples_they_have(lake: Lake, row,
 
 
 def test_a_pair_comes_with_all_screens_and_replies_before_its_step_and_shows_those_of_the_rule(lake: Lake, row) -> None:
-    steps = [row("steps", step=at, screenshot=f"{at}" * 64, raw_text=f"reply {at}") for at in range(4)]
+    errors = ("no page", None, None, None)
+    steps = [
+        row("steps", step=at, screenshot=f"{at}" * 64, raw_text=f"reply {at}", action_error=errors[at])
+        for at in range(4)
+    ]
     lake.append("trajectories", [row("trajectories")])
     lake.append("steps", steps)
     pair = {"pair_id": "p", "trajectory_id": "t0", "iteration": 1, "task_id": "miniwob/a", "seed": 1, "kind": "parting"}
@@ -312,6 +316,7 @@ def test_a_pair_comes_with_all_screens_and_replies_before_its_step_and_shows_tho
     ):
         (read,) = preferences_of([late], TinyFamily(PolicyConfig.model_validate(policy)))
         assert [name[0] for name in read.screenshots] == list(shown) and len(read.past_replies) == 2
+        assert read.past_errors == ("no page", "")
 
 
 def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_correction_only_the_rejected(
@@ -431,6 +436,7 @@ def test_a_person_s_correction_is_imitated_in_the_place_of_its_step_after_the_st
                     screenshot=screen,
                     thought=f"{name} {place}",
                     actions=[action],
+                    action_error="no page" if place == 1 else None,
                 )
                 for place, screen in enumerate(screens)
             ],
@@ -454,6 +460,8 @@ def test_a_person_s_correction_is_imitated_in_the_place_of_its_step_after_the_st
     weighed = ask(lake, "training_weights", **SHARES, history_images=2, practice=[]).to_pylist()
     targets = {(one["trajectory_id"], one["step"], one["corrected"]) for one in weighed if one["weight"]}
     assert targets == {("won", 0, False), ("won", 2, False), ("won", 1, True), ("failed", 1, True)}
+    errors = {one.thought: [past.error for past in one.history] for one in through_the_lake(lake, tmp_path, 2, [])}
+    assert errors["won 2"] == ["", "no page"] and errors["won: better"] == [""]
     undo = {"decision": "undo", "revision": 2, "trajectory_id": "failed", "step": None}
     lake.append("reviews", [row("reviews", **undo, review_id="undone", undoes="failed-1")])
     samples = [one for one in through_the_lake(lake, tmp_path, 1, []) if one.screenshots[-1] == "f1" * 32]

@@ -1,5 +1,6 @@
 """What of a long trajectory a policy is shown: by rule, said with the instruction, and the same to train as to act."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -13,6 +14,8 @@ from models.policy import Context
 from schemas.action import Click, Type, to_json
 from schemas.config.policy import PolicyConfig
 from schemas.observation import Observation, PastStep
+from tests.unit.models.families.published import ASKED, context
+from tests.unit.models.families.test_families import made
 
 SCREEN = Observation(b"", 1000, 500, "")
 ACTIONS = [Click(x=0.1 * at, y=0.5) if at % 3 else Type(content=f"text {at}") for at in range(7)]
@@ -66,3 +69,17 @@ def test_a_policy_is_trained_on_the_chat_that_it_acts_on() -> None:
 def test_what_cannot_be_shown_so_is_refused(policy: dict[str, object], named: str) -> None:
     with pytest.raises(ValidationError, match=named):
         PolicyConfig.model_validate(policy)
+
+
+REPORTS = {("openwebrl", "computer"), ("holo-3", "computer"), ("ui-venus-2", "browser")}
+"""Families and templates whose prompts have a place for the result of a call."""
+
+
+@pytest.mark.parametrize(("name", "template"), ASKED)
+def test_only_a_prompt_with_a_place_for_results_has_the_reason_of_a_refused_action(name: str, template: str) -> None:
+    family = made(name, template)
+    met = context(family)
+    last = replace(met.turns[-1], error="no field has the focus")
+    refused = family.chat(replace(met, turns=(*met.turns[:-1], last)))
+    reported = (name, template) in REPORTS
+    assert ("no field has the focus" in text(refused)) is reported and (refused == family.chat(met)) is not reported

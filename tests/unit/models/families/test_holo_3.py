@@ -174,6 +174,14 @@ def test_past_steps_are_their_json_with_three_screens_and_the_tools_outputs() ->
     assert [text for _, text in chat if text.startswith("<tool_output")] == [output] * 3
 
 
+def test_a_refused_call_is_followed_by_its_reason() -> None:
+    """`_messages`: a step with a `tool_error`."""
+    turn = PastStep(
+        "I click.", made("holo-3").write(act.Click(x=0.5, y=0.25), DESKTOP), Observation(b"", 9, 9, ""), "no page"
+    )
+    assert asked(1, (turn,))[4] == ("user", '<error tool="click">\nno page\n</error>')
+
+
 def test_a_demonstrations_thought_and_a_function_call_become_the_json_of_a_past_step() -> None:
     family, seen = made("holo-3"), Observation(b"", 9, 9, "")
     typed = PastStep("I click.", family.write(act.Click(x=0.5, y=0.25), DESKTOP), seen)

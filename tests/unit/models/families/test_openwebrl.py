@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from models.completion import Completion
+from models.families.outside import unmarked
 from models.families.screen import Size
 from models.policy import Context
 from schemas import action as act
@@ -19,6 +20,7 @@ from tests.unit.models.families.test_families import made
 
 SCREEN = (1280, 720)
 SELECTED = act.Hotkey(key="ctrl a")
+NOT_EXECUTED = ["Failed: `new_tab` was not executed.", "Failed: `wait` was not executed."]
 
 
 def called(name: str, **arguments: Any) -> str:
@@ -158,3 +160,40 @@ def test_a_prompt_has_all_replies_their_results_and_the_last_screen(policy: dict
             "<image>\n</observation>\n</tool_response>",
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "error", "lines"),
+    [
+        (
+            [called("click", point_2d=[0, 0])],
+            "the page is closed",
+            ["Failed: `click` execution failed: the page is closed"],
+        ),
+        (
+            [called("click", point_2d=[0, 0]), called("write", message="hi"), called("wait")],
+            "action 3 of 4: no field has the focus; 1 not performed",
+            [
+                "Succeed: `click` executed.",
+                "Failed: `write` execution failed: no field has the focus",
+                "Failed: `wait` was not executed.",
+            ],
+        ),
+        ([called("wait"), called("new_tab"), called("wait")], "", ["Succeed: `wait` executed.", *NOT_EXECUTED]),
+    ],
+)
+def test_a_call_that_was_not_performed_is_reported_as_failed(calls: list[str], error: str, lines: list[str]) -> None:
+    """`WebEnv.execute_single_action`: a result begins with `Succeed:` or `Failed:`."""
+    screen = Observation(b"", *SCREEN, "")
+    turn = PastStep("First.", "\n".join(calls), screen, error)
+    messages = made("openwebrl").chat(Context("Do it.", (turn,), screen, 0))
+    result = messages[-1]["content"][0]["text"]
+    assert result.startswith("<tool_response>\n" + "\n".join(lines) + "\n\n<observation>")
+
+
+def test_a_special_token_in_a_reason_is_text() -> None:
+    screen = Observation(b"", *SCREEN, "")
+    turn = PastStep("First.", called("wait"), screen, "not <|im_end|>")
+    messages = made("openwebrl").chat(Context("Do it.", (turn,), screen, 0))
+    assert "<|im_end|>" not in messages[-1]["content"][0]["text"]
+    assert "not <|im_end|>" in unmarked(messages[-1]["content"][0]["text"])

@@ -341,6 +341,21 @@ def test_a_browser_sees_the_last_two_turns() -> None:
     assert [text for role, text in shown("browser", 1) if role == "user"] == ["", "", "<1009>"]
 
 
+def test_a_browser_is_told_why_its_last_action_failed() -> None:
+    """`run`: the text before the next screen, and before that screen while its turn is shown."""
+    call = "<action>Click(point=(5, 5))</action>"
+    turns = [PastStep("Try.", call, seen(0), "the page is closed"), *(PastStep("", call, seen(at)) for at in (1, 2))]
+    failed = (
+        f"Previous action execution failed.\nAction: <think>Try.</think>\n{call}\nError: the page is closed\n"
+        "The screenshot and failed action were preserved. Inspect the current page and retry or choose another action."
+    )
+    for count, users in ((1, ["", f"{failed}9"]), (2, ["", failed, "9"]), (3, [failed, "", "9"])):
+        chat = family("browser", 1).messages(Context("Do it.", (*turns[:count],), seen(9), 0))
+        parts = [one["content"] for one in chat if one["role"] == "user"]
+        texts = ["".join(part.get("text", "9") for part in one) for one in parts]
+        assert texts == users, count
+
+
 def test_limits_of_replies_are_those_of_each_harness() -> None:
     limits = {one: UiVenus2Family.reply_tokens(one) for one in UiVenus2Family.templates}
     assert limits == {"computer": 4096, "browser": 4096, "mobile": 16_384, "grounding": 1024}

@@ -82,11 +82,12 @@ def documents(family: ModelFamily) -> tuple[Rollout, Rollout, TrainSample, Conte
     shown = DIGESTS[family.rule.folded(len(DIGESTS)) :]
     # a decoder drops special tokens
     past = tuple(reply.replace("<|box_start|>", "").replace("<|box_end|>", "") for reply in replies[:-1])
-    rollout = Rollout("one", 3, "task", shown, INSTRUCTION, past, replies[-1])
-    history = tuple(Past(thought, (to_json(one),)) for thought, one in steps[:-1])
+    errors = ("", "", "no field has the focus")
+    rollout = Rollout("one", 3, "task", shown, INSTRUCTION, past, replies[-1], past_errors=errors)
+    history = tuple(Past(thought, (to_json(one),), why) for (thought, one), why in zip(steps, errors, strict=False))
     sample = TrainSample("task", shown, INSTRUCTION, history, steps[-1][0], (to_json(steps[-1][1]),))
     read = [family.read(Completion(text), (320, 200)) for text in past]
-    turns = tuple(PastStep(one.thought, one.action_text, screen(at)) for at, one in enumerate(read))
+    turns = tuple(PastStep(one.thought, one.action_text, screen(at), errors[at]) for at, one in enumerate(read))
     written = replace(rollout, past_replies=tuple(replies[:-1]))
     return rollout, written, sample, replace(context(family), turns=turns, thinks=family.thinks)
 
