@@ -87,7 +87,7 @@ def collected(rows: Sequence[VerifiedRate]) -> pl.DataFrame:
 
 def by_task(lake: "OpenLake") -> pl.DataFrame:
     """Return success by task and policy, as `OpenLake.by_task` does."""
-    columns = ("task_id", "suite", "success", "reward", "n", "iteration")
+    columns = ("task_id", "suite", "success", "reward", "n", "iteration", "policy_version")
     measured = lake.query("tasks").filter(pl.col("success").is_not_null()).select(columns)
     explored = (
         lake.evaluations()
@@ -100,6 +100,7 @@ def by_task(lake: "OpenLake") -> pl.DataFrame:
             pl.col("reward").fill_null(0.0).mean().cast(pl.Float64),
             pl.len().cast(pl.Int64).alias("n"),
             pl.lit(None, pl.Int32).alias("iteration"),
+            pl.lit(None, pl.String).alias("policy_version"),
         )
         .sort("task_id")
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from schemas.failure import LakeError
+from schemas.failure import LakeError, UnknownId
 from storage.catalog import ask, sql, stream_text
 from storage.lake import Lake as StoredLake
 from tasks.shared.policies import champion_if_any, policies
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from schemas.action import Action
     from schemas.tables.review import Decision, Review
-    from schemas.tables.step import Step
-    from schemas.tables.trajectory import Trajectory
+    from schemas.tables.step import EpisodeStep
+    from schemas.tables.trajectory import Episode
 
 STAGES = ("collected", "valid", "judged", "reviewed", "selected")
 """Columns of `OpenLake.funnel`, from the first stage to the last."""
@@ -31,8 +31,8 @@ class StoredTrajectory:
     """One trajectory with its steps, in order."""
 
     row: Mapping[str, Any]
-    """Its row of the table `trajectories`."""
-    steps: "tuple[Step, ...]"
+    """Its row of the table `trajectories` or `evaluation_trajectories`."""
+    steps: "tuple[EpisodeStep, ...]"
     _lake: StoredLake
 
     def actions(self, step: int) -> "list[Action]":
@@ -185,16 +185,19 @@ class OpenLake:
         return self.table("quality")
 
     def trajectory(self, trajectory_id: str) -> StoredTrajectory:
-        """Load one trajectory.
+        """Load one trajectory, collected or kept by an evaluation.
 
         Raises:
             LakeError: no trajectory has this id.
         """
-        from tasks.shared.trajectories import stored
+        from tasks.shared.trajectories import episode_of, steps_of
 
-        for row, steps in stored(self.stored, [trajectory_id]):
-            return StoredTrajectory(row.model_dump(), tuple(steps), self.stored)
-        raise LakeError(f"There is no trajectory {trajectory_id!r}.", "`lake.trajectories()` lists their ids.")
+        try:
+            row = episode_of(self.stored, trajectory_id)
+        except UnknownId as error:
+            problem = f"There is no trajectory {trajectory_id!r}."
+            raise LakeError(problem, "`lake.trajectories()` lists their ids.") from error
+        return StoredTrajectory(row.model_dump(), tuple(steps_of(self.stored, row)), self.stored)
 
     def find(
         self,
@@ -206,9 +209,11 @@ class OpenLake:
         route: str | None = None,
         gate: str | None = None,
         text: str | None = None,
+        seed: int | None = None,
+        evaluations: bool = False,
         order: str = "newest",
         limit: int = 20,
-    ) -> "list[Trajectory]":
+    ) -> "list[Episode]":
         """Find trajectories, as `flywheel trajectories` does.
 
         Args:
@@ -219,15 +224,17 @@ class OpenLake:
             route: the route that the filter or a reviewer chose, such as `sft`.
             gate: a gate that rejected the trajectory.
             text: a text in the instruction, a thought, an action or a reason, in any case.
+            seed: the seed of the task's page.
+            evaluations: find the trajectories that evaluations keep, instead of collected ones.
             order: `newest`, `oldest`, `reward`, `steps` or `seconds`; for the last three, the largest first.
             limit: maximum number of rows.
 
         Raises:
-            UsageError: the outcome, route or order is unknown.
+            UsageError: the outcome, route or order is unknown, or evaluations have no such field.
         """
         from tasks.shared.finding import Wanted, find
 
-        wanted = Wanted(task, outcome, policy, iteration, route, gate, text)
+        wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, evaluations)
         return [one.row for one in find(self.stored, wanted, limit, order=order)]
 
     def annotate(
@@ -313,7 +320,7 @@ class OpenLake:
 
         Returns:
             One row per task and actor: `task_id`, `suite`, `success` in [0, 1], mean `reward`, `n` trajectories, and
-            the `iteration` whose policy acted; null for the explorer.
+            the `iteration` whose policy acted, and its `policy_version`; null for the explorer.
         """
         from flywheel import frames
 

@@ -16,7 +16,7 @@ import asyncio
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, TypeVar
@@ -332,3 +332,13 @@ def missing(planned: Sequence[PlannedTrajectory], finished: Mapping[str, str | N
         if now is not None:
             found.append(now)
     return found
+
+
+def attempts(planned: Iterable[PlannedTrajectory]) -> set[str]:
+    """Return the ids of trajectories and of all of their possible retries."""
+    ids: set[str] = set()
+    left: list[PlannedTrajectory] = [*planned]
+    while left:
+        ids |= {one.trajectory_id for one in left}
+        left = [retry for one in left if (retry := one.retry("sandbox"))]
+    return ids

@@ -29,7 +29,7 @@ TEXTS = {"verdicts": "reason", "quality": "examples", "quality_overrides": "reas
 """Text columns that may name trajectories or pictures of other rows. Only the name is removed from such a row."""
 GONE = "a forgotten trajectory"
 """Replacement for a removed name."""
-PICTURES = {"screenshots": "sha256", "readings": "sha256"}
+PICTURES = {"screenshots": "sha256", "evaluation_screenshots": "sha256", "readings": "sha256"}
 """Tables about pictures, each with its column of the picture's sha256."""
 
 
@@ -90,11 +90,13 @@ def successors(lake: Lake, names: Collection[str]) -> set[str]:
 
 def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
     """Return the sha256 of pictures that only the named trajectories contain, and no rendered page."""
-    with lake.connect(["steps", "annotations", "pages"]) as connection:
+    with lake.connect(["steps", "evaluation_steps", "annotations", "pages"]) as connection:
         connection.execute("CREATE TEMP TABLE names AS SELECT unnest($1) AS trajectory_id", [sorted(names)])
         rows = connection.sql("""
             WITH shown AS (
                 SELECT trajectory_id, unnest([screenshot, next_screenshot] || frames) AS sha256 FROM steps
+                UNION ALL
+                SELECT trajectory_id, unnest([screenshot, next_screenshot] || frames) FROM evaluation_steps
                 UNION ALL SELECT trajectory_id, unnest([before, after]) FROM annotations
             )
             SELECT sha256 FROM shown SEMI JOIN names USING (trajectory_id) WHERE sha256 IS NOT NULL

@@ -18,6 +18,8 @@ MANY = 8
 """Maximum number of small files of a partition. A partition with more small files is compacted."""
 TARGET_BYTES = 64_000_000
 """Maximum size in bytes of a compacted file."""
+PICTURES = {"screenshots": "png", "evaluation_screenshots": "picture"}
+"""Tables of pictures, each with its column of encoded pictures."""
 UNCOMMITTED_HOURS = 1
 """Hours for which a file without a commit is kept. A writer commits a new file much sooner."""
 
@@ -37,8 +39,8 @@ def configuration(contract: Table) -> dict[str, str | None]:
 
 def writer_properties(table: str) -> WriterProperties:
     """Return the Parquet settings of a table: zstd, except for pictures, which are already compressed."""
-    if table == "screenshots":
-        plain = {"png": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
+    if table in PICTURES:
+        plain = {PICTURES[table]: ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
         return WriterProperties(compression="UNCOMPRESSED", column_properties=plain)
     return WriterProperties(compression="ZSTD", compression_level=3)
 

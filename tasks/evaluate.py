@@ -12,7 +12,7 @@ from curation.pictures import difference_hash
 from models.policy import EXPLORERS, Policy
 from rollout.actor import Actor
 from rollout.failures import Ended, always_failing
-from rollout.runner import Sink, roll_out_all
+from rollout.runner import Sink, attempts, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from schemas.tables.evaluation import Evaluation
@@ -24,6 +24,7 @@ from tasks.promote.contest import broken_making, interim_looks, looked_at, oppon
 from tasks.running.console import bar, print_line
 from tasks.running.run import Run
 from tasks.running.stage import stage
+from tasks.shared.kept import drop_partial, keep
 from tasks.shared.policies import made_in
 from tasks.shared.trajectories import SeedsOf, measured_suites, validation_seeds
 from tasks.shared.weights import load_policy
@@ -140,7 +141,11 @@ def measure_suites(
 def measure(
     config: Config, lake: Lake, policy: Policy, plans: Mapping[str, SeedsOf], iteration: int
 ) -> list[Evaluation]:
-    """Roll out the missing trajectories of a policy's evaluation, and return all rows of these suites."""
+    """Roll out the missing trajectories of a policy's evaluation, and return all rows of these suites.
+
+    A trajectory's steps and screenshots are stored before its row of `evaluations`. If the process is killed in
+    between, the next call rolls the trajectory out again.
+    """
     planned = [
         evaluation_of(policy, task, seed, iteration, lake.lake_id)
         for task, seed in _missing(lake, policy.version, plans)
@@ -148,9 +153,11 @@ def measure(
     suites = {task.task_id: suite for suite, plan in plans.items() for task, _ in plan}
 
     def sink(records: list[FinishedTrajectory]) -> None:
+        keep(lake, config.evaluate, [one for one in records if suites[one.trajectory.task_id] in SUITES], suites)
         lake.append("evaluations", evaluation_rows(records, suites))
 
     if planned:
+        drop_partial(lake, iteration, attempts(planned))
         perform(config, policy, planned, sink)
     return lake.rows(Evaluation, {"policy_version": policy.version, "suite": list(plans)})
 

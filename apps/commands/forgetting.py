@@ -64,7 +64,9 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     require_free(lake)
     require_idle(lake)
     before = {row.trajectory_id: row for row in lake.rows(Forgotten, {"trajectory_id": list(names)})}
-    there = set(lake.read("trajectories", ["trajectory_id"], {"trajectory_id": list(names)})[0].to_pylist())
+    where = {"trajectory_id": list(names)}
+    tables = ("trajectories", "evaluation_trajectories")
+    there = {name for table in tables for name in lake.read(table, ["trajectory_id"], where)[0].to_pylist()}
     if unknown := sorted(set(names) - there - before.keys()):
         begin_so = trajectories_beginning(lake, unknown[0])[:NAMED]
         which = f"use a full id: {', '.join(begin_so)}" if begin_so else "ids are in the report"
@@ -160,11 +162,12 @@ def _drop_pages(lake: Lake, names: Collection[str]) -> None:
 def _used_pictures(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:
     """Returns the screenshots that another trajectory now uses."""
     found = set[str]()
-    for column in ("screenshot", "next_screenshot"):
-        rows = lake.read("steps", ["trajectory_id", column], {column: list(pictures)}).to_pylist()
-        found |= {row[column] for row in rows if row["trajectory_id"] not in doomed}
-    for row in lake.read("steps", ["trajectory_id", "frames"]).to_pylist():
-        found |= set() if row["trajectory_id"] in doomed else set(pictures) & set(row["frames"])
+    for table in ("steps", "evaluation_steps"):
+        for column in ("screenshot", "next_screenshot"):
+            rows = lake.read(table, ["trajectory_id", column], {column: list(pictures)}).to_pylist()
+            found |= {row[column] for row in rows if row["trajectory_id"] not in doomed}
+        for row in lake.read(table, ["trajectory_id", "frames"]).to_pylist():
+            found |= set() if row["trajectory_id"] in doomed else set(pictures) & set(row["frames"])
     return found
 
 

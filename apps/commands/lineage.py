@@ -27,7 +27,7 @@ from tasks.running.console import make_table, out
 from tasks.shared.policies import made_from, policies, policy_row
 from tasks.shared.reviews import reviews_of
 from tasks.shared.training_ledger import decisions_of, imitates, read_by
-from tasks.shared.trajectories import trajectories_beginning
+from tasks.shared.trajectories import trajectories_beginning, trajectory_of
 
 VERDICT = {"gate", "gate_version", "passed", "reason", "route"}
 REVIEW = {"revision", "person", "decision", "step", "undoes"}
@@ -169,6 +169,8 @@ def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | For
         return lineage_of_policy(lake, policy_row(lake, name))
     if rows := lake.rows(Trajectory, {"trajectory_id": name}):
         return _of_trajectory(lake, rows[0])
+    if lake.count("evaluation_trajectories", {"trajectory_id": name}):
+        trajectory_of(lake, name)  # raises the error that no training uses it
     if gone := lake.rows(Forgotten, {"trajectory_id": name}):
         return ForgottenLineage(gone[0], made_from(lake, gone[0].policies))
     begin_so = trajectories_beginning(lake, name)

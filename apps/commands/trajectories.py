@@ -33,18 +33,22 @@ def list_(
     route: Annotated[str | None, typer.Option(help="sft, ct, rl, quarantine or none.")] = None,
     gate: Annotated[str | None, typer.Option(help="Gate that rejected the trajectory.")] = None,
     text: Annotated[str | None, typer.Option(help="Text in the instruction, a thought, an action or a reason.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the task's page.")] = None,
+    evaluations: Annotated[
+        bool, typer.Option("--evaluations", help="Find the trajectories that evaluations keep, on held-out seeds.")
+    ] = False,
     sort: Annotated[str, typer.Option(help="newest, oldest, reward, steps or seconds.")] = "newest",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of trajectories.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Find trajectories by task, outcome, policy, iteration, route, gate and text."""
+    """Find trajectories by task, outcome, policy, iteration, route, gate, text and seed."""
     from tasks.shared.finding import Wanted, find, refuse_unknown
     from tasks.shared.policies import champion_if_any
 
     lake = open_lake(resolve(config, overrides))
     if policy == "champion" and (champion := champion_if_any(lake)):
         policy = champion.policy_version
-    wanted = Wanted(task, outcome, policy, iteration, route, gate, text)
+    wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, evaluations)
     found = find(lake, wanted, limit, order=sort)
     if not found.total:
         refuse_unknown(lake, wanted)
@@ -101,6 +105,7 @@ def _as_dict(one: "FoundTrajectory") -> dict[str, Any]:
         "outcome": one.outcome,
         "route": one.route,
         "reason": one.reason,
+        "evaluation": getattr(row, "suite", None),
     }
 
 
@@ -132,7 +137,9 @@ def _print_trajectory(about: "FoundTrajectory", trajectory: "StoredTrajectory", 
     row = about.row
     reward = "" if row.reward is None else f", reward {row.reward:.2f}"
     print_line(f"{row.trajectory_id}  {row.task_id}, seed {row.seed}, iteration {row.iteration}, {row.policy_version}")
-    print_line(f"{about.outcome}{reward}, ended by {row.termination}; route {about.route or 'none yet'} {about.reason}")
+    suite = getattr(row, "suite", None)
+    use = f"of an evaluation ({suite})" if suite else f"route {about.route or 'none yet'} {about.reason}"
+    print_line(f"{about.outcome}{reward}, ended by {row.termination}; {use}")
     if row.failure_reason:
         print_line(f"{row.failure_boundary}: {row.failure_reason}")
     print_line(f"instruction: {row.instruction}")

@@ -10,7 +10,7 @@ import altair as alt
 import polars as pl
 
 from apps.report import charts
-from apps.report.gather import Overview, curriculum, gather
+from apps.report.gather import EXPLORER, Overview, curriculum, gather
 from flywheel import OpenLake
 from schemas.config import Config
 from schemas.tables.policy import PolicyVersion
@@ -95,7 +95,7 @@ class Gathered:
         return {
             "success": success_chart(found.iterations),
             "collected": charts.collected(found.collected),
-            "heat": charts.heat(self._latest_tasks(), _trajectories),
+            "heat": charts.heat(self._latest_tasks(), _evaluated),
             "funnel": charts.funnel(found.funnel),
             "stages": charts.stages(found.stages),
             "training": charts.training(found.training),
@@ -133,9 +133,9 @@ class Gathered:
             self._versions, self._kept = versions, {}
 
 
-def _trajectories(row: dict[str, Any]) -> str:
-    """Returns the address of the trajectories of a task and, if the row has one, of an iteration."""
-    asked = {"task": row["task_id"]} | ({"iteration": row["by"]} if row["by"].isdigit() else {})
+def _evaluated(row: dict[str, Any]) -> str:
+    """Returns the address of the trajectories that the evaluation of a cell keeps."""
+    asked = {"evaluations": "true", "task": row["task_id"], "policy": row["policy_version"] or EXPLORER}
     return f"/trajectories?{urlencode(asked)}"
 
 

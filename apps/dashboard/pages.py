@@ -5,7 +5,7 @@ import json
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BeforeValidator
 
@@ -27,12 +27,16 @@ from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.finding import ORDERS, OUTCOMES, Wanted, find
 from tasks.shared.policies import policies
 from tasks.shared.status import success_of
-from tasks.shared.trajectories import trajectory_of
+from tasks.shared.trajectories import episode_of
 
 SHOWN_IDS = 60
 """Maximum trajectories on a policy's page."""
 Given = Annotated[str | None, BeforeValidator(lambda given: given or None)]
 """A field of a form; an empty one holds for every trajectory."""
+Seed = Annotated[int | None, BeforeValidator(lambda given: given or None), Query(ge=0, lt=2**63)]
+"""A seed in a form's field; an empty one holds for every trajectory."""
+Ticked = Annotated[bool, BeforeValidator(lambda given: given or False)]
+"""A choice in a form; an empty one is false."""
 A_DAY = {"Cache-Control": "private, max-age=86400"}
 
 
@@ -92,16 +96,19 @@ def _data_router(desk: Desk) -> APIRouter:
         route: Given = None,
         gate: Given = None,
         text: Given = None,
+        seed: Seed = None,
+        evaluations: Ticked = False,
         sort: str = "newest",
     ) -> HTMLResponse:
         given = {"task": task, "outcome": outcome, "iteration": iteration, "policy": policy, "route": route}
-        given |= {"gate": gate, "text": text}
+        given |= {"gate": gate, "text": text, "seed": seed, "evaluations": evaluations}
         try:
             shown = find(lake, Wanted(**given), size, number * size, sort)
         except UsageError as error:
             raise HTTPException(422, str(error)) from None
         tasks = sorted(lake.read("tasks", ["task_id"])["task_id"].to_pylist())
         given = {name: "" if value is None else value for name, value in given.items()}
+        given["evaluations"] = "true" if evaluations else ""
         more = urlencode({name: value for name, value in (given | {"sort": sort}).items() if value != ""})
         return page(
             "trajectories", found=shown, page=number, size=size, tasks=tasks, given=given, sort=sort, more=more,
@@ -110,7 +117,7 @@ def _data_router(desk: Desk) -> APIRouter:
 
     @routes.get("/film/{name}.gif")
     def film(name: str) -> Response:
-        named = trajectory_of(lake, name).trajectory_id
+        named = episode_of(lake, name).trajectory_id
         held = io.BytesIO()
         write_moving(found.opened.trajectory(named).film(), held, "gif")
         return Response(held.getvalue(), media_type="image/gif")

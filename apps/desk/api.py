@@ -16,7 +16,7 @@ from apps.desk.desk import Desk
 from apps.desk.openings import Asking
 from apps.desk.queue import QueueEntry
 from apps.desk.views import DeskItem, ReviewView, corrections_of, item_of, review_views
-from common.picture import rgb_of
+from common.picture import SIGNATURE, rgb_of
 from common.text import Storable
 from flywheel.film import fitted
 from schemas.action import Action, to_json
@@ -100,18 +100,20 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/screenshot/{digest}")
     def screenshot(digest: str, iteration: Iteration = None) -> Response:
-        return Response(_stored_png(desk, digest, iteration), media_type="image/png", headers=KEPT)
+        picture = _stored_picture(desk, digest, iteration)
+        kind = "image/png" if picture.startswith(SIGNATURE) else "image/webp"
+        return Response(picture, media_type=kind, headers=KEPT)
 
     @routes.get("/thumbnail/{digest}")
     def thumbnail(digest: str, iteration: Iteration = None) -> Response:
-        small, held = fitted(rgb_of(_stored_png(desk, digest, iteration)), THUMBNAIL), io.BytesIO()
+        small, held = fitted(rgb_of(_stored_picture(desk, digest, iteration)), THUMBNAIL), io.BytesIO()
         small.save(held, "WEBP", quality=70)
         return Response(held.getvalue(), media_type="image/webp", headers=KEPT)
 
     return routes
 
 
-def _stored_png(desk: Desk, digest: str, iteration: int | None) -> bytes:
+def _stored_picture(desk: Desk, digest: str, iteration: int | None) -> bytes:
     if (png := desk.pictures.png(digest, iteration)) is None:
         raise HTTPException(404, "There is no such screenshot in the lake.")
     return png

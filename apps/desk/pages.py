@@ -125,7 +125,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/trajectory/{name}")
     def trajectory(name: str, step: Page = 0) -> HTMLResponse:
-        return _trajectory(item_of(desk.lake, name), "look", 0, step)
+        return _trajectory(item_of(desk.lake, name, evaluations=True), "look", 0, step)
 
     @routes.get("/funnel")
     def funnel() -> HTMLResponse:

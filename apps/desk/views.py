@@ -9,15 +9,15 @@ from curation.reviews import standing
 from models.judges.registry import GATE as JUDGE
 from schemas.observation import elements_of
 from schemas.tables.annotation import Annotation
+from schemas.tables.evaluation_trajectory import EvaluationTrajectory
 from schemas.tables.review import Review
-from schemas.tables.step import Step
+from schemas.tables.step import EpisodeStep
 from schemas.tables.task import short_names
-from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import DECISION, PERSON, Verdict
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.reviews import reviews_of
-from tasks.shared.trajectories import trajectory_of
+from tasks.shared.trajectories import episode_of, steps_of, trajectory_of
 
 
 class _Viewed(BaseModel):
@@ -116,21 +116,26 @@ class DeskItem(_Viewed):
     decision: str
     """Reason for the trajectory's route; empty without a filter run."""
     route: str
+    suite: str | None
+    """Suite of the evaluation that kept the trajectory; None for a collected trajectory."""
     error_step: int | None
     steps: list[StepView]
     verdicts: list[VerdictView]
     reviews: list[ReviewView]
 
 
-def steps_of(lake: Lake, trajectory: Trajectory) -> list[Step]:
-    """Reads a trajectory's steps, in order."""
-    where = {"iteration": trajectory.iteration, "trajectory_id": trajectory.trajectory_id}
-    return sorted(lake.rows(Step, where), key=lambda step: step.step)
+def item_of(lake: Lake, name: str, evaluations: bool = False) -> DeskItem:
+    """Reads a trajectory with its verdicts and reviews.
 
+    Args:
+        lake: the lake.
+        name: the trajectory's id.
+        evaluations: whether the trajectory may be of an evaluation, which takes no reviews.
 
-def item_of(lake: Lake, name: str) -> DeskItem:
-    """Reads a trajectory with its verdicts and reviews; raises UsageError if there is none."""
-    trajectory = trajectory_of(lake, name)
+    Raises:
+        UsageError: there is no such trajectory.
+    """
+    trajectory = episode_of(lake, name) if evaluations else trajectory_of(lake, name)
     reviews = reviews_of(lake, name)
     where = {"iteration": trajectory.iteration, "trajectory_id": name}
     verdicts = sorted(lake.rows(Verdict, where), key=lambda one: one.created_at)
@@ -146,6 +151,7 @@ def item_of(lake: Lake, name: str) -> DeskItem:
         failure=failure,
         decision=decision.reason if decision else "",
         route=decision.route if decision else "",
+        suite=trajectory.suite if isinstance(trajectory, EvaluationTrajectory) else None,
         error_step=decision.error_step if decision else None,
         steps=_steps(steps_of(lake, trajectory), standing(reviews), noted),
         verdicts=[VerdictView.model_validate(one) for one in verdicts if _holds(one, decision)],
@@ -185,7 +191,7 @@ def _holds(verdict: Verdict, decision: Verdict | None) -> bool:
     return decision is None or verdict.gate in (JUDGE, PERSON) or verdict.created_at >= decision.created_at
 
 
-def _steps(steps: Sequence[Step], reviews: Sequence[Review], noted: Sequence[Annotation]) -> list[StepView]:
+def _steps(steps: Sequence[EpisodeStep], reviews: Sequence[Review], noted: Sequence[Annotation]) -> list[StepView]:
     corrected = {one.step: one for one in reviews if one.decision == "correct"}
     shown: list[StepView] = []
     starts = 0.0

@@ -194,6 +194,11 @@ class EvaluateConfig(Section):
     """Seeds per task for the first policy, given or untrained, which is evaluated once per lake."""
     explorer_seeds: Count = 15
     """Seeds per task for the explorer, which is evaluated once per lake."""
+    keep_failures: Share = 1.0
+    """Share of the trajectories without a success whose steps and screenshots are kept, for people to look at. Training
+    never reads them. With 0 here and for `keep_successes`, evaluations keep their outcomes alone."""
+    keep_successes: Share = 0.5
+    """The same for successes. The share is drawn by task and seed, so that all policies keep the same seeds."""
 
 
 ErrorRate = Annotated[float, Field(ge=1e-6, lt=0.5)]

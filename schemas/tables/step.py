@@ -18,8 +18,8 @@ from schemas.table import (
 )
 
 
-class Step(Row):
-    """One step of one trajectory: a screen, and the reply to it with all its actions."""
+class EpisodeStep(Row):
+    """One step of an episode, collected for data or rolled out for an evaluation."""
 
     trajectory_id: Text
     step: Int32
@@ -78,6 +78,10 @@ class Step(Row):
     def pictures(self) -> list[str]:
         """Lists the sha256 of the step's screenshots, in order of time."""
         return [one for one in (self.screenshot, *self.frames, self.next_screenshot) if one]
+
+
+class Step(EpisodeStep):
+    """One step of one trajectory: a screen, and the reply to it with all its actions."""
 
 
 DAY_MS = 86_400_000.0

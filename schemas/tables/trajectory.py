@@ -15,8 +15,8 @@ IMPORT = "import"
 """The `policy` of imported trajectories and the `actor` of their steps."""
 
 
-class Trajectory(Row):
-    """The outcome of one episode."""
+class Episode(Row):
+    """The outcome of one episode, collected for data or rolled out for an evaluation."""
 
     trajectory_id: Text
     iteration: Int32
@@ -55,6 +55,10 @@ class Trajectory(Row):
     """Number of replayed steps. Replayed steps are context of later steps, and are not training targets."""
     extra: Text | None = None
     """For an imported trajectory: JSON of the record's data that has no column, by format."""
+
+
+class Trajectory(Episode):
+    """The outcome of one episode that was collected for data."""
 
 
 TABLE = Table(

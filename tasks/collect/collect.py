@@ -17,7 +17,7 @@ from environments.registry import left_out
 from learning.algorithms.method import DataSource, method_of
 from models.policy import EXPLORERS
 from rollout.actor import Actor
-from rollout.runner import missing, roll_out_all
+from rollout.runner import attempts, missing, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from schemas.failure import UsageError
@@ -211,16 +211,6 @@ def roll_out(config: Config, lake: Lake, planned: Sequence[PlannedTrajectory], v
             actors |= {"policy": [policy], "relay": [policy, explorer]}
         sink = lambda chunk: write(lake, chunk)  # noqa: E731
         roll_out_all(config, planned, lambda one: actors[one.policy], sink, bar, "collect", for_data=True)
-
-
-def attempts(planned: Iterable[PlannedTrajectory]) -> set[str]:
-    """Return the ids of trajectories and of all of their possible retries."""
-    ids: set[str] = set()
-    left: list[PlannedTrajectory] = [*planned]
-    while left:
-        ids |= {one.trajectory_id for one in left}
-        left = [retry for one in left if (retry := one.retry("sandbox"))]
-    return ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,17 @@
 The query is `storage/queries/found_trajectories.sql`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from schemas.failure import UsageError
-from schemas.tables.trajectory import Trajectory
+from schemas.tables.evaluation_trajectory import EvaluationTrajectory
+from schemas.tables.trajectory import Episode, Trajectory
 from schemas.tables.verdict import ROUTES
 from storage.catalog import answers, ask
 from storage.lake import Lake
-from tasks.shared.trajectories import trajectory_of
+from tasks.shared.trajectories import episode_of
 
 Outcome = Literal["success", "failure", "environment", "unknown"]
 """`environment`: a failure that is not the policy's. `unknown`: an import without an outcome."""
@@ -39,8 +40,15 @@ class Wanted:
     """A gate that rejected the trajectory."""
     text: str | None = None
     """A text in the instruction, a thought, an action or a reason, in any case."""
+    seed: int | None = None
+    evaluations: bool = False
+    """Find the trajectories that evaluations keep, instead of collected ones. They have no route and no gate."""
 
     def __post_init__(self) -> None:
+        for name in ("route", "gate"):
+            if self.evaluations and getattr(self, name) is not None:
+                fix = f"Leave `{name}` out, or find collected trajectories."
+                raise UsageError(f"`{name}`: trajectories of evaluations are never filtered, so they have none.", fix)
         for name, allowed in (("outcome", OUTCOMES), ("route", ROUTES)):
             value = getattr(self, name)
             if value is not None and value not in allowed:
@@ -51,7 +59,7 @@ class Wanted:
 class FoundTrajectory:
     """A trajectory with the decision about it."""
 
-    row: Trajectory
+    row: Episode
     route: str | None
     """None if no filter has processed the trajectory."""
     reason: str
@@ -108,26 +116,30 @@ def find(lake: Lake, wanted: Wanted, limit: int = 20, offset: int = 0, order: st
     if not places:
         return Found([], 0 if offset == 0 else _total(lake, parameters))
     ids, iterations = [one.trajectory_id for one in places], sorted({one.iteration for one in places})
-    rows = {row.trajectory_id: row for row in lake.rows(Trajectory, {"iteration": iterations, "trajectory_id": ids})}
+    kind = EvaluationTrajectory if wanted.evaluations else Trajectory
+    rows = {row.trajectory_id: row for row in lake.rows(kind, {"iteration": iterations, "trajectory_id": ids})}
     return Found(_with_decisions(lake, [rows[one] for one in ids]), places[0].total)
 
 
 def refuse_unknown(lake: Lake, wanted: Wanted) -> None:
-    """Raise UsageError that names a task, policy, iteration or gate which no trajectory of the lake has."""
-    for name in ("task", "policy", "iteration", "gate"):
+    """Raise UsageError that names a task, policy, iteration, gate or seed which no trajectory of the lake has."""
+    if wanted.evaluations and not find(lake, Wanted(evaluations=True), 1).total:
+        fix = "Set `evaluate.keep_failures` or `evaluate.keep_successes` above 0; later evaluations then keep theirs."
+        raise UsageError("`evaluations`: the lake keeps no trajectory of an evaluation.", fix)
+    for name in ("task", "policy", "iteration", "gate", "seed"):
         value = getattr(wanted, name)
-        if value is not None and not find(lake, Wanted(**{name: value}), 1).total:
+        if value is not None and not find(lake, Wanted(**{name: value}, evaluations=wanted.evaluations), 1).total:
             what = f"no trajectory was rejected by {value!r}" if name == "gate" else f"no trajectory has {value!r}"
             raise UsageError(f"`{name}`: {what}.", "`flywheel trajectories` without it lists all of them.")
 
 
 def found_of(lake: Lake, name: str) -> FoundTrajectory:
     """Return a trajectory with the decision about it; raises UsageError if no trajectory has this id."""
-    row = trajectory_of(lake, name)
+    row = episode_of(lake, name)
     return _with_decisions(lake, [row])[0]
 
 
-def outcome_of(row: Trajectory) -> Outcome:
+def outcome_of(row: Episode) -> Outcome:
     """Return the outcome of a trajectory."""
     if row.success is None:
         return "unknown" if row.failure_boundary is None else "environment"
@@ -139,7 +151,7 @@ def _total(lake: Lake, parameters: dict[str, Any]) -> int:
     return first[0].total if first else 0
 
 
-def _with_decisions(lake: Lake, rows: list[Trajectory]) -> list[FoundTrajectory]:
+def _with_decisions(lake: Lake, rows: Sequence[Episode]) -> list[FoundTrajectory]:
     ids, iterations = [row.trajectory_id for row in rows], sorted({row.iteration for row in rows})
     table = ask(lake, "found_decisions", ids=ids, iterations=iterations)
     about = {one["trajectory_id"]: one for one in table.to_pylist()}

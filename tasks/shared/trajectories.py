@@ -10,10 +10,11 @@ import pyarrow.dataset as pads
 from environments.catalog import catalog
 from learning.algorithms.method import DataSource, method_of
 from schemas.config import Config
-from schemas.failure import UnknownId
-from schemas.tables.step import Step
+from schemas.failure import UnknownId, UsageError
+from schemas.tables.evaluation_trajectory import EvaluationStep, EvaluationTrajectory
+from schemas.tables.step import EpisodeStep, Step
 from schemas.tables.task import GuiTask, Split
-from schemas.tables.trajectory import SPLIT_STARTS, Trajectory
+from schemas.tables.trajectory import SPLIT_STARTS, Episode, Trajectory
 from storage.catalog import stream
 from storage.lake import Lake
 from tasks.shared.suite import made_tasks
@@ -43,16 +44,39 @@ def stored(lake: Lake, names: Collection[str]) -> Iterator[tuple[Trajectory, lis
 
 
 def trajectory_of(lake: Lake, name: str) -> Trajectory:
-    """Return a trajectory by its id.
+    """Return a collected trajectory by its id.
+
+    Raises:
+        UsageError: the trajectory is of an evaluation.
+        UnknownId: no trajectory has this id.
+    """
+    row = episode_of(lake, name)
+    if not isinstance(row, Trajectory):
+        problem = f"`trajectory_id`: {name} is of the evaluation of {row.policy_version}, on a held-out seed."
+        raise UsageError(
+            problem, f"Its page and `flywheel trajectories show {name}` show it; no decision or training uses it."
+        )
+    return row
+
+
+def episode_of(lake: Lake, name: str) -> Episode:
+    """Return a trajectory by its id, collected or kept by an evaluation.
 
     Raises:
         UnknownId: no trajectory has this id.
     """
-    iterations = lake.read("trajectories", ["iteration"], {"trajectory_id": name})["iteration"].to_pylist()
-    found = lake.rows(Trajectory, {"iteration": iterations[0], "trajectory_id": name}) if iterations else []
-    if not found:
-        raise UnknownId(f"`trajectory_id`: there is no trajectory {name[:80]!r}.", "`flywheel trajectories` finds ids.")
-    return found[0]
+    for table, kind in (("trajectories", Trajectory), ("evaluation_trajectories", EvaluationTrajectory)):
+        iterations = lake.read(table, ["iteration"], {"trajectory_id": name})["iteration"].to_pylist()
+        if iterations and (rows := lake.rows(kind, {"iteration": iterations[0], "trajectory_id": name})):
+            return rows[0]
+    raise UnknownId(f"`trajectory_id`: there is no trajectory {name[:80]!r}.", "`flywheel trajectories` finds ids.")
+
+
+def steps_of(lake: Lake, row: Episode) -> Sequence[EpisodeStep]:
+    """Return the steps of a trajectory, collected or kept by an evaluation, in order."""
+    where = {"iteration": row.iteration, "trajectory_id": row.trajectory_id}
+    kind = EvaluationStep if isinstance(row, EvaluationTrajectory) else Step
+    return sorted(lake.rows(kind, where), key=lambda one: one.step)
 
 
 def _steps(lake: Lake, iteration: int) -> Iterator[Step]:
@@ -70,7 +94,7 @@ def trajectories_beginning(lake: Lake, beginning: str) -> list[str]:
         return []
     name = pads.field("trajectory_id")
     where = (name >= beginning) & (name < f"{beginning}{chr(sys.maxunicode)}")
-    tables = ("trajectories", "forgotten")
+    tables = ("trajectories", "evaluation_trajectories", "forgotten")
     return sorted({name for table in tables for name in lake.read(table, ["trajectory_id"], where)[0].to_pylist()})
 
 

@@ -110,6 +110,8 @@ def check(lake_folder: Path, iterations: int) -> None:
     assert len(steps) == sum(row["n_steps"] for row in trajectories)
     pictures = set(lake.read("screenshots", ["sha256"])["sha256"].to_pylist())
     assert {row["screenshot"] for row in steps} <= pictures
+    kept = lake.read("evaluation_trajectories", ["n_steps"])["n_steps"].to_pylist()
+    assert lake.count("evaluation_steps") == sum(kept) and kept
     champions = [row for row in policies(lake).values() if row.status == "champion"]
     assert len(champions) == 1
     for iteration in range(iterations):

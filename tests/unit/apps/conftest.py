@@ -143,6 +143,32 @@ def _evaluations(lake: Lake, version: str, iteration: int, rate: float) -> None:
         for number in range(8)
     ]
     lake.append("evaluations", rows)
+    kept = [_kept(row) for row in rows if not row["success"] or row["seed"] % 2]
+    png = _png()
+    digest = hashlib.sha256(png).hexdigest()
+    lake.append("evaluation_screenshots", [{"sha256": digest, "iteration": iteration, "picture": png}])
+    lake.append("evaluation_steps", [_step(row, png) for row in kept])
+    lake.append("evaluation_trajectories", kept)
+
+
+def _kept(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the trajectory that an evaluation keeps."""
+    version = row["policy_version"]
+    name = hashlib.sha256(f"{version}{row['task_id']}{row['seed']}".encode()).hexdigest()[:24]
+    same = ("policy_version", "suite", "task_id", "seed", "iteration", "success", "reward", "n_steps")
+    return {
+        **{field: row[field] for field in (*same, "failure_boundary")},
+        "trajectory_id": name,
+        "run_id": "run",
+        "split": "validation",
+        "attempt": 0,
+        "policy": "explorer" if version.startswith("explorer") else "policy",
+        "instruction": f"Click the button of seed {row['seed']}.",
+        "termination": "done",
+        "sampling": "{}",
+        "started_at": START,
+        "wall_s": 0.5,
+    }
 
 
 def _training_step(version: str, iteration: int, step: int) -> dict[str, Any]:

@@ -91,12 +91,35 @@ def test_a_policy_s_page_draws_its_own_training_measure_by_measure(site: TestCli
     assert site.get("/api/charts/policies/nobody").json() == {}
 
 
-def test_a_cell_of_the_heat_map_leads_to_its_trajectories(site: TestClient) -> None:
+def test_a_cell_of_the_heat_map_leads_to_the_trajectories_that_its_evaluation_keeps(site: TestClient) -> None:
     heat = site.get("/api/charts/wheel").json()["heat"]
     rows = heat["data"]["values"] if "data" in heat else next(iter(heat["datasets"].values()))
-    cell = next(row for row in rows if row["by"] == "1" and row["task"].startswith("two-steps"))
-    page = site.get(cell["link"])
-    assert page.status_code == 200 and "12 in total" in page.text and "fake/two-steps" in page.text
+    by = {row["by"]: row for row in rows if row["task"].startswith("two-steps")}
+    page = site.get(by["1"]["link"])
+    assert page.status_code == 200 and "5 in total" in page.text  # two failures, and three of six successes
+    seeds = set(re.findall(r"Click the button of seed (\d+)", page.text))
+    assert seeds == {"1000001", "1000003", "1000005", "1000006", "1000007"}
+    assert set(re.findall(r"policy policy-\d+", page.text)) == {"policy policy-0001"}
+    assert "7 in total" in site.get(by["explorer"]["link"]).text
+
+
+def test_a_trajectory_of_an_evaluation_has_pages_and_pictures_but_no_review(site: TestClient, fresh: Place) -> None:
+    page = site.get("/trajectories", params={"evaluations": "true", "policy": "policy-0001", "outcome": "failure"})
+    name = re.findall(r'href="/trajectory/([0-9a-f]{24})"', page.text)[0]
+    shown = site.get(f"/trajectory/{name}")
+    assert "held-out seed" in shown.text and "/review/" not in shown.text and "/aloud/" not in shown.text
+    picture = site.get(re.findall(r"(/screenshot/[0-9a-f]{64})", shown.text)[0])
+    assert picture.headers["content-type"] == "image/png"
+    thumbnail = site.get(re.findall(r'src="(/thumbnail/[^"]+)"', page.text)[0])
+    assert thumbnail.headers["content-type"] == "image/webp"
+    assert site.get(f"/film/{name}.gif").headers["content-type"] == "image/gif"
+    for refused in (f"/review/{name}", f"/aloud/{name}"):
+        answer = site.get(refused)
+        assert answer.status_code == 422 and "of the evaluation of policy-0001" in answer.text
+    sent = {"trajectory_id": name, "revision": 0, "person": "Ada", "decision": "accept"}
+    assert site.post("/api/reviews", json=sent).status_code in (403, 422)
+    assert not fresh.lake.count("reviews")
+    assert site.get("/trajectories", params={"evaluations": "true", "route": "sft"}).status_code == 422
 
 
 def test_trajectories_are_listed_by_task_iteration_policy_and_outcome(site: TestClient) -> None:
