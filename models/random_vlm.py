@@ -17,6 +17,11 @@ from schemas.failure import UsageError
 
 Kind = Literal["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"]
 KINDS: tuple[str, ...] = get_args(Kind)
+WINDOW = 112
+"""Side in pixels of a window of Qwen2.5-VL's vision tower."""
+WHOLE_EVERY = 8
+"""Every eighth layer of that tower attends to whole screens: of 32 layers, 7, 15, 23 and 31. A smaller tower has its
+last layer at least."""
 TEMPLATE = (
     "{%- for message in messages -%}<|im_start|>{{ message.role }}\n"
     "{% if message.content is string %}{{ message.content }}{% else -%}"
@@ -45,6 +50,7 @@ def build_random(
     intermediate: int = 0,
     vision_intermediate: int = 0,
     vision_heads: int = 0,
+    window: int = WINDOW,
     spread: float = 0.02,
     theta: float = 10000.0,
     dtype: Literal["bfloat16", "float32"] = "bfloat16",
@@ -61,6 +67,7 @@ def build_random(
         vocabulary: size of the embedding tables, if the tokeniser has fewer words. intermediate, vision_intermediate:
         the width within a gated layer; if 0, twice the stack's.
         vision_heads: heads of the vision tower; if 0, as many as have a width of 32.
+        window: side in pixels of the windows of Qwen2.5-VL's tower; other towers have none.
         spread: standard deviation of the weights. A narrow model learns faster with more than the library's 0.02.
         theta: base of the rotary positions. A narrow head tells places on small screens apart with 100.
         dtype: number type of the weights, which policies that are trained from the model keep.
@@ -77,6 +84,8 @@ def build_random(
     text = _text(kind, hidden, layers, heads, kv_heads, head_width)
     text["rope_parameters"]["rope_theta"] = theta
     vision = {**_vision(kind, vision_hidden, vision_layers), "out_hidden_size": hidden}
+    if kind == "qwen2_5_vl":
+        vision["window_size"] = window
     text["intermediate_size"] = intermediate or text["intermediate_size"]
     vision["intermediate_size"] = vision_intermediate or vision["intermediate_size"]
     vision["num_heads"] = vision_heads or vision["num_heads"]
@@ -152,7 +161,8 @@ def _vision(kind: Kind, hidden: int, layers: int) -> dict[str, Any]:
     if kind.startswith("qwen3_vl"):
         own["deepstack_visual_indexes"] = [0]
     if kind == "qwen2_5_vl":
-        own = {"fullatt_block_indexes": [layers - 1], "window_size": 56, "patch_size": 14}
+        whole = sorted({*range(WHOLE_EVERY - 1, layers, WHOLE_EVERY), layers - 1})
+        own = {"fullatt_block_indexes": whole, "patch_size": 14}
     size = {"hidden_size": hidden, "intermediate_size": 2 * hidden, "depth": layers}
     return {**size, "num_heads": max(1, hidden // 32), **own}
 
