@@ -63,7 +63,7 @@ def language_pass(model: Any, lengths: list[int]) -> Callable[[], None]:
     device = model.device
     ids = torch.randint(0, 256, (1, sum(lengths)), device=device)
     positions = torch.cat([torch.arange(length) for length in lengths]).expand(3, 1, -1).to(device)
-    packed = PackedDocuments(tuple(accumulate(lengths, initial=0)))
+    packed = PackedDocuments.of(tuple(accumulate(lengths, initial=0)), device=device)
     stack = model.base_model.language_model
 
     def run() -> None:

@@ -12,7 +12,7 @@ anew with each document (`separate_documents`). A rank holds whole documents of 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from learning.parallel.ulysses import attend
@@ -29,21 +30,37 @@ from schemas.failure import PlanError
 NAME = "flywheel_packed"
 SCREENS = "flywheel_flash_screens"
 """Name of the tower's attention; the library makes one call for all screens if the name contains `flash`."""
+_ASKS_FOR_GROUPS = "enable_gqa" in (varlen_attn.__kwdefaults__ or {})
+"""Whether fewer heads of keys than of queries need an argument, which torch 2.11 lacks."""
 SHORT = 320
 """Maximum patches of a screen for which matrix products in bf16 are faster on a CPU than the flash kernel."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PackedDocuments:
-    """Concatenated documents."""
+    """Concatenated documents.
+
+    The class is not frozen, since a compiler would then compile again for other values of any field, used or not.
+    """
 
     edges: tuple[int, ...]
     """Start of each document, and end of the last document, in tokens of the whole group."""
+    starts: Tensor
+    """(documents + 1,) int32, the edges on the device of the tokens."""
+    longest: int
+    """Tokens of the longest document."""
     group: dist.ProcessGroup | None = None
     """Ranks that share the documents, each with an equal stretch; None for one rank."""
 
+    @classmethod
+    def of(
+        cls, edges: tuple[int, ...], group: dist.ProcessGroup | None = None, device: str | torch.device = "cpu"
+    ) -> "PackedDocuments":
+        """Makes the documents with these edges."""
+        longest = max((end - start for start, end in pairwise(edges)), default=0)
+        return cls(edges, torch.tensor(edges, dtype=torch.int32, device=device), longest, group)
 
-@torch.compiler.disable  # a compiler would compile it again for every packing
+
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,
@@ -77,35 +94,48 @@ def packed_attention(
     if packed is None and cu_seq_lens_q is None:
         return _attend(query, key, value, scaling, causal).transpose(1, 2), None
     q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
+    if not _has_kernel(query) or (packed is not None and packed.group is not None):
+        return _without_kernel(q, k, v, packed, cu_seq_lens_q, scaling, causal)[None], None
     if packed is None:
         assert cu_seq_lens_q is not None and max_length_q is not None
-        return _screens(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
-    documents = partial(_documents, edges=packed.edges, scaling=scaling, causal=causal)
-    seen = documents(q, k, v) if packed.group is None else attend(q, k, v, packed.group, documents)
-    return seen[None], None
+        return _variable_length(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
+    return _variable_length(q, k, v, packed.starts, packed.longest, scaling, causal)[None], None
+
+
+@torch.compiler.disable  # a compiler would compile it again for every packing
+def _without_kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    packed: PackedDocuments | None,
+    starts: Tensor | None,
+    scaling: float | None,
+    causal: bool,
+) -> Tensor:
+    """Attends within each document or screen, (tokens, heads, width), on a CPU or with the ranks of a group."""
+    if packed is None:
+        assert starts is not None
+        return _by_length(query, key, value, starts.diff().tolist(), scaling, causal)
+    documents = partial(_documents, packed=packed, scaling=scaling, causal=causal)
+    return documents(query, key, value) if packed.group is None else attend(query, key, value, packed.group, documents)
 
 
 def _documents(
-    query: Tensor, key: Tensor, value: Tensor, edges: tuple[int, ...], scaling: float | None, causal: bool
+    query: Tensor, key: Tensor, value: Tensor, packed: PackedDocuments, scaling: float | None, causal: bool
 ) -> Tensor:
     """Attends within each document, (tokens, heads, width)."""
     if _has_kernel(query):
-        longest = max(end - start for start, end in pairwise(edges))
-        return _variable_length(query, key, value, _starts(edges, query.device), longest, scaling, causal)
-    return _by_length(query, key, value, [end - start for start, end in pairwise(edges)], scaling, causal)
+        return _variable_length(query, key, value, packed.starts, packed.longest, scaling, causal)
+    return _by_length(query, key, value, _lengths(packed), scaling, causal)
 
 
-def _screens(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: int, scaling: float | None, causal: bool
-) -> Tensor:
-    """Attends within each window or screen, (patches, heads, width)."""
-    if _has_kernel(query):
-        return _variable_length(query, key, value, starts, longest, scaling, causal)
-    return _by_length(query, key, value, starts.diff().tolist(), scaling, causal)
+def _lengths(packed: PackedDocuments) -> list[int]:
+    return [end - start for start, end in pairwise(packed.edges)]
 
 
 def _has_kernel(query: Tensor) -> bool:
-    return query.is_cuda and query.dtype in (torch.bfloat16, torch.float16)
+    """Checks for a GPU's kernel for variable lengths; the meta device has a GPU's branches, for counts of calls."""
+    return query.device.type in ("cuda", "meta") and query.dtype in (torch.bfloat16, torch.float16)
 
 
 def _by_length(
@@ -139,11 +169,7 @@ def _variable_length(
     query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: int, scaling: float | None, causal: bool
 ) -> Tensor:
     """Attends in one call of the GPU's flash kernel."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    # torch 2.11 supports fewer heads of keys than of queries without this argument
-    asked = "enable_gqa" in (varlen_attn.__kwdefaults__ or {})
-    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if asked else {}
+    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _ASKS_FOR_GROUPS else {}
     made = varlen_attn(
         query,
         key,
@@ -158,12 +184,6 @@ def _variable_length(
     )
     assert isinstance(made, Tensor)
     return made
-
-
-@lru_cache(maxsize=8)
-def _starts(edges: tuple[int, ...], device: torch.device) -> Tensor:
-    """Copies the edges to the GPU once for all layers, since each copy waits for earlier work."""
-    return torch.tensor(edges, dtype=torch.int32, device=device)
 
 
 LINEAR = "linear_attention"
@@ -194,17 +214,10 @@ class _PackedMixer:
         if packed.group is not None:
             raise PlanError("a document of a model with gated DeltaNets is on several ranks.", "Plan one rank each.")
         if hidden_states.is_cuda and all(map(find_spec, _KERNELS)):
-            edges, owners = _starts(packed.edges, hidden_states.device), _owners(packed.edges, hidden_states.device)
-            return forward(hidden_states=hidden_states, cu_seq_lens_q=edges, seq_idx=owners)
-        lengths = [end - start for start, end in pairwise(packed.edges)]
-        return _apart(lambda part: forward(hidden_states=part), (hidden_states[0],), lengths)[None]
-
-
-@lru_cache(maxsize=8)
-def _owners(edges: tuple[int, ...], device: torch.device) -> Tensor:
-    """Numbers each token's document, (1, tokens)."""
-    lengths = torch.tensor([end - start for start, end in pairwise(edges)])
-    return torch.arange(len(lengths), dtype=torch.int32).repeat_interleave(lengths)[None].to(device)
+            tokens = torch.arange(hidden_states.shape[1], dtype=torch.int32, device=hidden_states.device)
+            owners = torch.searchsorted(packed.starts[1:], tokens, right=True, out_int32=True)[None]
+            return forward(hidden_states=hidden_states, cu_seq_lens_q=packed.starts, seq_idx=owners)
+        return _apart(lambda part: forward(hidden_states=part), (hidden_states[0],), _lengths(packed))[None]
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, causal: bool) -> Tensor:

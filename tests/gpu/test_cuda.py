@@ -51,7 +51,8 @@ def test_packed_attention_on_a_gpu_is_attention_of_each_document(keys: int, caus
     weight = torch.randn(1, edges[-1], 8, 64)
     on_gpu = [part.to("cuda", torch.bfloat16).requires_grad_() for part in parts]
     q, k, v = on_gpu
-    made, _ = packed_attention(torch.nn.Module(), q, k, v, None, is_causal=causal, packed=PackedDocuments(edges))
+    packed = PackedDocuments.of(edges, device="cuda")
+    made, _ = packed_attention(torch.nn.Module(), q, k, v, None, is_causal=causal, packed=packed)
     (made * weight.cuda()).sum().backward()
     exact = [part.detach().cpu().double().requires_grad_() for part in on_gpu]
     alone = []

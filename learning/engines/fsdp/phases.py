@@ -13,9 +13,9 @@ module computes them on the CPU, in the thread that decodes the screens.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import repeat
 from typing import Any
 
@@ -101,12 +101,12 @@ class RankWork:
     """Inputs of the tower that are computed in advance from the grids."""
     seen: int
     """Number of tokens that the vision tower makes of the screens; 0 for a blank screen."""
-    way: Route
-    """Route of those tokens to the ranks that hold them."""
+    way: Route | None
+    """Route of those tokens to the ranks that hold them; None for one rank."""
     ids: Tensor
     """(1, n) tokens that the rank holds."""
-    shown: Tensor
-    """(1, n) the same tokens, where only tokens of screens are placeholders (`Chats.without_placeholders`)."""
+    screens: Tensor
+    """(k,) indices of the rank's tokens that are tokens of screens, not of a reply that names a placeholder."""
     positions: Tensor
     """(axes, 1, n), or (1, n) for a model with one axis."""
     packed: PackedDocuments
@@ -128,29 +128,24 @@ class RankWork:
     """(m,) divisors of the logits; None for 1."""
 
     def pinned(self) -> "RankWork":
-        """Returns a copy in pinned memory, from which a GPU can copy while it computes."""
-        for name in _PINNED:
-            setattr(self, name, getattr(self, name).pin_memory())
-        return self
+        """Moves all tensors into pinned memory, from which a GPU can copy while it computes."""
+        return self._map(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "RankWork":
-        """Returns a copy on a device."""
-        for name in _TENSORS:
-            held = getattr(self, name)
-            setattr(self, name, None if held is None else held.to(device, non_blocking=True))
-        self.precomputed = {name: _moved(one, device) for name, one in self.precomputed.items()}
-        if not self.precomputed:
-            self.grids = self.grids.to(device)
-        self.way = Route(self.way.order.to(device), self.way.sent, self.way.received, self.way.place.to(device))
+        """Moves all tensors to a device, without waiting; the grids stay on the CPU if the tower is known."""
+        return self._map(lambda one: one.to(device, non_blocking=True))
+
+    def _map(self, moved: Callable[[Tensor], Tensor]) -> "RankWork":
+        for one in fields(self):
+            held = getattr(self, one.name)
+            if isinstance(held, Tensor) and (one.name != "grids" or not self.precomputed):
+                setattr(self, one.name, moved(held))
+        given = self.precomputed.items()
+        self.precomputed = {name: moved(one) if isinstance(one, Tensor) else one for name, one in given}
+        self.packed = replace(self.packed, starts=moved(self.packed.starts))
+        if self.way is not None:
+            self.way = replace(self.way, order=moved(self.way.order), place=moved(self.way.place))
         return self
-
-
-def _moved(one: Tensor | int, device: torch.device) -> Tensor | int:
-    return one.to(device, non_blocking=True) if isinstance(one, Tensor) else one
-
-
-_PINNED = ("pixels", "ids", "shown", "positions")
-_TENSORS = (*_PINNED, "owners", "lengths", "places", "targets", "tokens", "rows", "temperatures")
 
 
 class TwoPhases(nn.Module):
@@ -168,6 +163,8 @@ class TwoPhases(nn.Module):
     ) -> None:
         super().__init__()
         self.model, self._exchange, self._chunk, self._balance = model, exchange, chunk, balance
+        if hasattr(model.base_model.language_model, "_deepstack_process"):
+            model.base_model.language_model._deepstack_process = _add_level
 
     def forward(self, work: RankWork) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Computes log probabilities, hidden states, entropies and the auxiliary loss of this rank's targets.
@@ -182,21 +179,19 @@ class TwoPhases(nn.Module):
         )
         levels = [torch.cat(list(level)) for level in getattr(seen, "deepstack_features", None) or ()]
         rows = torch.cat([torch.cat(list(seen.pooler_output)), *levels], dim=1)[: work.seen]
-        parts = self._exchange(rows, work.way).chunk(1 + len(levels), dim=1)
-        seen.pooler_output = [parts[0]]
-        if levels:
-            seen.deepstack_features = [[part] for part in parts[1:]]
-        # the model puts screens where `input_ids` has placeholders, and embeds the tokens that were drawn
-        drawn = core.get_input_embeddings().register_forward_pre_hook(lambda *_: (work.ids,))
-        with drawn:
-            out = core(
-                input_ids=work.shown,
-                position_ids=work.positions,
-                mm_encoder_outputs={"image": seen},
-                packed=work.packed,
-                use_cache=False,
-                **({"output_router_logits": True} if self._balance else {}),
-            )
+        if work.way is not None:
+            rows = self._exchange(rows, work.way)
+        first, *deeper = rows.chunk(1 + len(levels), dim=1)
+        # the model itself would look for placeholders among the tokens, for which the host waits
+        embedded = core.get_input_embeddings()(work.ids)
+        out = core.language_model(
+            inputs_embeds=embedded.index_copy(1, work.screens, first[None].to(embedded.dtype)),
+            position_ids=work.positions,
+            packed=work.packed,
+            use_cache=False,
+            **({"visual_pos_masks": work.screens, "deepstack_visual_embeds": deeper} if deeper else {}),
+            **({"output_router_logits": True} if self._balance else {}),
+        )
         hidden = out.last_hidden_state[0, work.places]
         logprobs, entropy = self._logprobs(hidden, work.targets, work.temperatures)
         return logprobs, hidden, entropy, self._auxiliary(out, work)
@@ -228,6 +223,11 @@ class TwoPhases(nn.Module):
         )
         logprobs, found = zip(*(checkpoint(made, *part, use_reentrant=False) for part in parts), strict=True)
         return torch.cat(logprobs), torch.cat(found) if measured else None
+
+
+def _add_level(hidden: Tensor, screens: Tensor, level: Tensor) -> Tensor:
+    """Adds a level of DeepStack's features to the tokens of screens, (1, n, width), without reading a mask."""
+    return hidden.index_add(1, screens, level[None].to(hidden.dtype))
 
 
 def _split(values: Tensor | None, size: int) -> Iterable[Tensor | None]:
@@ -293,7 +293,8 @@ class WorkMaker:
         pixels, grids, seen = self._screens(batch, longest)
         precomputed = precomputed_of(self._core.visual, grids)
         pieces = fragments(batch, [measure.item for measure in longest])
-        way = route(pieces.before, pieces.after, pieces.sizes, self._rank, self._world)
+        alone = self._world == 1
+        way = None if alone else route(pieces.before, pieces.after, pieces.sizes, self._rank, self._world)
         group = next(one for one in batch.groups if one.holds(self._rank))
         return self._text(group, chosen, measures, sequences, (pixels, grids, precomputed, seen, way))
 
@@ -312,7 +313,7 @@ class WorkMaker:
         chosen: Sequence[int],
         measures: Sequence[Measure],
         sequences: Sequence[Sequence[int]],
-        seen: tuple[Tensor, Tensor, Precomputed, int, Route],
+        seen: tuple[Tensor, Tensor, Precomputed, int, Route | None],
     ) -> RankWork:
         """Cuts this rank's stretch of its group's sequences."""
         items = [measures[sequence[-1]].item for sequence in sequences]
@@ -323,7 +324,7 @@ class WorkMaker:
         blank = edges[-1] - sum(len(chat.ids) for chat in chats)
         padding = torch.zeros(blank, dtype=torch.long)
         ids = torch.cat([*(chat.ids for chat in chats), padding])
-        shown = torch.cat([*(self._chats.without_placeholders(chat) for chat in chats), padding])
+        kinds = torch.cat([*(chat.kinds for chat in chats), padding])
         targets = torch.cat([*targets, torch.full((blank,), -1)])
         positions = [*(self._positions(chat) for chat in chats)]
         axes = positions[0].shape[0] if positions else self._axes
@@ -339,8 +340,8 @@ class WorkMaker:
         asked = (places, targets[here][places], tokens, rows, temperatures)
         lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
         owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
-        packed = PackedDocuments(edges, ranks)
-        texts = (ids[None, here], shown[None, here], held)
+        packed = PackedDocuments.of(edges, ranks)
+        texts = (ids[None, here], kinds[here].nonzero()[:, 0], held)
         return RankWork(*seen, *texts, packed, len(sequences), owners, lengths, *asked)
 
     def _named(

@@ -62,7 +62,7 @@ def test_a_directory_without_a_config_is_named(tmp_path: Path) -> None:
 
 def _read(core: Any) -> None:
     ids, places = torch.arange(10, 10 + TOKENS)[None], torch.arange(TOKENS)[None, None].expand(3, 1, TOKENS)
-    core(input_ids=ids, position_ids=places, packed=PackedDocuments((0, TOKENS), None), use_cache=False)
+    core(input_ids=ids, position_ids=places, packed=PackedDocuments.of((0, TOKENS), None), use_cache=False)
 
 
 def _see(model: Any) -> None:

@@ -48,7 +48,7 @@ def test_packed_documents_have_their_own_loss_and_gradients(kind: Any, tmp_path:
     torch.stack(own).sum().backward()
     model = load_model(tmp_path).float()
     edges = [0, *accumulate(LENGTHS)]
-    packed = PackedDocuments(tuple(edges))
+    packed = PackedDocuments.of(tuple(edges))
     together = loss(model, torch.cat(documents(), dim=1), edges, packed=packed)
     together.backward()
     assert together.item() == pytest.approx(sum(one.item() for one in own), rel=1e-6)
@@ -56,7 +56,7 @@ def test_packed_documents_have_their_own_loss_and_gradients(kind: Any, tmp_path:
     assert found.keys() == wanted.keys() and any("linear_attn.A_log" in name for name in found)
     for name, one in wanted.items():
         assert torch.allclose(found[name], one, rtol=1e-4, atol=1e-5 * float(one.abs().max() + 1)), name
-    leaking = loss(model, torch.cat(documents(), dim=1), edges, packed=PackedDocuments((0, edges[-1])))
+    leaking = loss(model, torch.cat(documents(), dim=1), edges, packed=PackedDocuments.of((0, edges[-1])))
     assert abs(leaking.item() - together.item()) > 1e-2  # one document of the same tokens
 
 
@@ -75,7 +75,7 @@ def test_kernels_get_the_edges_and_the_owners_of_tokens(monkeypatch: pytest.Monk
     tokens = torch.zeros(1, 9, 4).as_subclass(OnGpu)
     monkeypatch.setattr(OnGpu, "device", torch.device("cpu"), raising=False)
     mixer: Any = packed_attention._PackedMixer(Mixer())
-    mixer(tokens, packed=PackedDocuments((0, 4, 4, 9)))
+    mixer(tokens, packed=PackedDocuments.of((0, 4, 4, 9)))
     assert given["cu_seq_lens_q"].tolist() == [0, 4, 4, 9] and given["cu_seq_lens_q"].dtype == torch.int32
     assert given["seq_idx"].tolist() == [[0] * 4 + [2] * 5] and given["seq_idx"].dtype == torch.int32
 
