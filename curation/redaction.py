@@ -23,6 +23,7 @@ from schemas.action import (
     CallUser,
     Finished,
     Navigate,
+    Note,
     ReadFile,
     Terminal,
     Type,
@@ -139,8 +140,8 @@ class Redactor:
         return one.model_copy(update={"action": action, "thought": self.text(one.thought, secrets)})
 
     def action(self, action: Action, secrets: Secrets) -> Action:
-        """Redact an action's words: typed or written text, a command, a path, an address, a last message."""
-        if not isinstance(action, Type | Navigate | Finished | CallUser | Terminal | ReadFile | WriteFile):
+        """Redact an action's words: typed or written text, a command, a path, an address, a note, a last message."""
+        if not isinstance(action, Type | Navigate | Note | Finished | CallUser | Terminal | ReadFile | WriteFile):
             return action
         held = action.model_dump(exclude={"type"})
         texts = {name: self.text(value, secrets, TYPED) for name, value in held.items()}

@@ -23,6 +23,7 @@ from datetime import datetime
 from typing import Literal
 
 from curation.gates.actions import fault_of
+from curation.selection import noted_screens
 from models.families.dialects import format_action, format_actions, format_reply
 from models.thoughts import reflective_thought, templated_thought
 from schemas.action import TERMINAL, Action, from_json, from_json_list
@@ -126,7 +127,8 @@ def led_nowhere(
         for step in steps:
             ended = step is steps[-1] and trajectory.termination not in ("max_steps", "truncated")
             lost = ended and trajectory.success is False
-            still = step.next_screenshot == step.screenshot and not (ended and trajectory.success)
+            noted = step.types == ["note"]
+            still = step.next_screenshot == step.screenshot and not (noted or (ended and trajectory.success))
             if len(step.actions) == 1 and (lost or still or step.action_error):
                 found.setdefault(step.screenshot, {})[step.actions[0]] = from_json(step.actions[0])
     return {screen: tuple(actions.values()) for screen, actions in found.items()}
@@ -301,11 +303,12 @@ def redundant_steps(trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, 
     The last step is never redundant, since it was rewarded or ended the trajectory. A step without a recorded outcome
     is never redundant either.
     """
-    last = {step.screenshot: at for at, step in enumerate(steps)}
+    states = noted_screens(steps)
+    last = {state: at for at, state in enumerate(states)}
     found: dict[int, str] = {}
     at = 0
     while at < len(steps):
-        back = last[steps[at].screenshot]
+        back = last[states[at]]
         for step in steps[at:back]:
             found[step.step] = (
                 "It changed nothing on the screen."
@@ -317,5 +320,6 @@ def redundant_steps(trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, 
 
 
 def changed_nothing(step: Step) -> bool:
-    """Whether the screens before and after a step's action are equal pixel by pixel; false for a terminal action."""
-    return step.next_screenshot == step.screenshot and not set(step.types) & set(TERMINAL)
+    """Whether the screens before and after a step's action are equal pixel by pixel; false for a terminal action and a
+    note."""
+    return step.next_screenshot == step.screenshot and not {*step.types} & {*TERMINAL, "note"}

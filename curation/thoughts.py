@@ -16,7 +16,7 @@ from curation.converters.units import scale_of
 from curation.gates.thoughts import holds_action, repeats_itself
 from models.proposers import alike
 from models.thinkers.thinker import ThinkerCase, ThinkerThought
-from schemas.action import Action, Drag, point_of
+from schemas.action import IDLE, Action, Drag, point_of
 from schemas.tables.annotation import PATTERNS, Annotation, Pattern
 from schemas.tables.step import Step
 
@@ -160,5 +160,5 @@ def usable_steps(steps: Sequence[Step], usable: int | None) -> list[Step]:
 
 
 def changed_nothing(before: Step, step: Step) -> bool:
-    """Whether the previous step's actions left the screen unchanged, without a wait among them."""
-    return before.screenshot == step.screenshot and "wait" not in before.types
+    """Whether the previous step's actions left the screen unchanged, without a wait or a note among them."""
+    return before.screenshot == step.screenshot and not {*before.types} & {*IDLE}

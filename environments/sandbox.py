@@ -89,7 +89,7 @@ class Sandbox(ABC):
     @final
     async def perform(self, action: Action) -> str | None:
         """Performs one action and lets the page react. `finished` and `call_user` have no effect; they are passed to
-        `conclude`.
+        `conclude`. A note has none either.
 
         Returns:
             The reason why the action had no effect, if the environment reports one and continues; None if it was
@@ -99,7 +99,7 @@ class Sandbox(ABC):
             ActionFailure: the environment cannot perform such an action, which ends the trajectory.
             SandboxFailure: the sandbox died or hung.
         """
-        if action.type in TERMINAL:
+        if action.type in (*TERMINAL, "note"):
             return None
         if isinstance(action, Type) and len(action.content) > MOST_TYPED:
             raise ActionFailure(f"types {len(action.content)} characters, and one action may type {MOST_TYPED}")

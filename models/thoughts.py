@@ -28,6 +28,7 @@ FURTHER: dict[str, str] = {
     "triple_click": "Select the line.",
     "mouse_down": "Hold the button.",
     "mouse_up": "Let the button go.",
+    "note": "Write it down.",
 }
 """Thoughts that are no tokens of the small policy, so that its vocabulary stays; any other type has no thought."""
 ADMITS = "Not that."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from common.text import storable
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
-from schemas.action import TERMINAL, Action, CallUser, Finished
+from schemas.action import TERMINAL, Action, CallUser, Finished, Note
 from schemas.failure import ActionFailure
 from schemas.observation import Outcome
 from schemas.refusal import Refusal
@@ -24,6 +24,8 @@ class ActionBatch:
     actions: Sequence[Action]
     outcome: Outcome
     """Outcome of the task: before the reply, then after the last action that was tried."""
+    screen: str
+    """sha256 of the screenshot before the reply."""
     tried: int = 0
     """Number of actions that were tried, from the first; the last of them may have been refused."""
     frames: list[str] = field(default_factory=list[str])
@@ -32,6 +34,11 @@ class ActionBatch:
     """Reason why an action was not performed, with its place among several actions."""
     act_ms: float = 0.0
     """Milliseconds of the actions and of the verifier, without the screenshots."""
+
+    @property
+    def reached(self) -> bool:
+        """Checks whether an action of the reply is for the environment, which may change its screen."""
+        return not all(isinstance(action, Note) for action in self.actions)
 
     @property
     def last(self) -> Action:
@@ -52,8 +59,11 @@ class ActionBatch:
         """
         for action in self.actions:
             if self.tried:
-                self.frames.append(await observe())
+                noted = isinstance(self.last, Note)
+                self.frames.append((self.frames or [self.screen])[-1] if noted else await observe())
             self.tried += 1
+            if isinstance(action, Note):
+                continue  # the environment does not get it
             clock = time.perf_counter()
             try:
                 await self._try(sandbox, action)

@@ -92,12 +92,12 @@ class _Session:
             self.steps.append(_step(self.planned, number, seen, reply, observe_ms, think_ms))
             if not completion.actions:
                 raise ActionFailure(completion.error or "no action in the reply")
-            last = await self._perform(sandbox, completion.actions, verifier)
+            batch = await self._perform(sandbox, completion.actions, verifier)
             error = self.steps[-1].action_error or ""
             self._add_past(PastStep(completion.thought, completion.action_text, _without_elements(seen), error))
-            seen, observe_ms = await self._observe(sandbox)
+            seen, observe_ms = await self._observe(sandbox) if batch.reached else (seen, 0.0)
             self._update_last(next_screenshot=_digest(seen.png))
-            if (ended := self._ended(last)) is not None:
+            if (ended := self._ended(batch.last)) is not None:
                 self.termination = ended
                 break
         if verifier is not None and not verifier.each_step:
@@ -141,15 +141,15 @@ class _Session:
                     self._update_last(next_screenshot=None)
             raise SandboxFailure(f"the screen {error}") from error
 
-    async def _perform(self, sandbox: Sandbox, actions: Sequence[Action], verifier: Verifier | None) -> Action:
-        """Perform the actions of the last step's reply, and return the last action that was tried."""
-        batch = ActionBatch(actions, self.outcome)
+    async def _perform(self, sandbox: Sandbox, actions: Sequence[Action], verifier: Verifier | None) -> ActionBatch:
+        """Perform the actions of the last step's reply."""
+        batch = ActionBatch(actions, self.outcome, self.steps[-1].screenshot)
         try:
             await batch.perform(sandbox, verifier, lambda: self._frame(sandbox))
         finally:
             self.outcome = batch.outcome
             self._update_last(action_error=batch.error, act_ms=batch.act_ms, frames=batch.frames)
-        return batch.last
+        return batch
 
     async def _frame(self, sandbox: Sandbox) -> str:
         """Record the screen between two actions of a reply, and return its sha256."""

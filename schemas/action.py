@@ -2,9 +2,9 @@
 
 The actions are the unified action space of UI-TARS (arXiv 2501.12326, Table 1), the terminal and files of UI-TARS-2's
 GUI-SDK (arXiv 2509.02544), and the pointer's actions that models of 2026 write: moves, middle and triple clicks, a
-button that goes down and up. Coordinates are fractions of the screen in [0, 1]; the origin is the top left
-corner. The lake stores the canonical JSON. The module `models.families.dialects` defines other text forms of actions,
-called dialects.
+button that goes down and up. A note is for the policy itself. Coordinates are fractions of the screen in [0, 1]; the
+origin is the top left corner. The lake stores the canonical JSON. The module `models.families.dialects` defines other
+text forms of actions, called dialects.
 """
 
 import json
@@ -292,6 +292,13 @@ class PressMenu(_Action):
     type: Literal["press_menu"] = "press_menu"
 
 
+class Note(_Action):
+    """A note that the policy writes for itself. The rollout records it; the environment does not get it."""
+
+    type: Literal["note"] = "note"
+    content: Storable
+
+
 Action = Annotated[
     Click
     | LeftDouble
@@ -321,13 +328,16 @@ Action = Annotated[
     | MouseDown
     | MouseUp
     | PressRecent
-    | PressMenu,
+    | PressMenu
+    | Note,
     Field(discriminator="type"),
 ]
 TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for kind in get_args(get_args(Action)[0])}
 """All classes of actions, by type name."""
 TERMINAL: tuple[str, ...] = ("finished", "call_user")
 """Types of action that end a trajectory."""
+IDLE: tuple[str, ...] = ("wait", "note")
+"""Types of action without an input to the environment."""
 
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action, config=ConfigDict(defer_build=True))
 

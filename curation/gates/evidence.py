@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from common.text import counted
 from curation.gates.gate import Gate, GateContext, GateResult, succeeded
-from schemas.action import TERMINAL
+from schemas.action import IDLE, TERMINAL
 from schemas.config.section import Count, Section, Share
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
@@ -38,7 +38,7 @@ class EvidenceGate(Gate[EvidenceOptions]):
             return None
         types = [kind for step in steps for kind in step.types]
         ends = types.count("finished")
-        idle = all(kind in (*TERMINAL, "wait") for kind in types)
+        idle = all(kind in (*TERMINAL, *IDLE) for kind in types)
         if ends <= 1 and idle and context.judged is None and steps and _answers(steps[-1]):
             return GateResult(True, "the question was answered")
         if idle:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curation.pictures import Detail
-from curation.selection import shortest_way
+from curation.selection import noted_screens, shortest_way
+from schemas.action import IDLE
 from schemas.tables.step import Step
 from schemas.tables.task import IMPORTED
 from schemas.tables.trajectory import Trajectory
@@ -129,14 +130,14 @@ def asked(task_id: str, instruction: str) -> tuple[str, str]:
 
 
 def _seen(trajectory: Trajectory, steps: Sequence[Step], stills: Looks) -> _AcceptedTrajectory:
-    way = [steps[at] for at in shortest_way([step.screenshot for step in steps])]
+    way = [steps[at] for at in shortest_way(noted_screens(steps))]
     done = [
         _ComparedStep(
             [json.loads(action) for action in step.actions], step.screenshot, stills.get(step.screenshot),
             step.next_screenshot, stills.get(step.next_screenshot or ""),
         )
         for step in way
-        if step is way[-1] or not (step.screenshot == step.next_screenshot or set(step.types) == {"wait"})
+        if step is way[-1] or not (step.screenshot == step.next_screenshot or set(step.types) <= {*IDLE})
     ]  # fmt: skip
     return _AcceptedTrajectory(trajectory.trajectory_id, trajectory.group_id, done)
 
@@ -164,8 +165,8 @@ def _is_copy(one: Sequence[_ComparedStep], other: Sequence[_ComparedStep], alike
 
 
 def _is_idle(step: _ComparedStep, alike: _Alike) -> bool:
-    waits = all(action["type"] == "wait" for action in step.actions)
-    return waits or alike(step.screen, step.look, step.next_screen, step.next_look)
+    idle = all(action["type"] in IDLE for action in step.actions)
+    return idle or alike(step.screen, step.look, step.next_screen, step.next_look)
 
 
 def _do_the_same(one: Sequence[Mapping[str, Any]], two: Sequence[Mapping[str, Any]], distance: float) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from curation.gates.gate import Gate, GateContext, GateResult
-from schemas.action import TERMINAL
+from schemas.action import IDLE, TERMINAL
 from schemas.config.section import Count, Section, Whole
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
@@ -35,7 +35,7 @@ class TransientGate(Gate[TransientOptions]):
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
         """Return the first such step; waiting on such a screen is no fault."""
-        acted = [step for step in steps if not step.actions or not set(step.types) <= {*TERMINAL, "wait"}]
+        acted = [step for step in steps if not step.actions or not set(step.types) <= {*TERMINAL, *IDLE}]
         blank = next((step.step for step in acted if self._blank(step, context)), None)
         if blank is not None:
             return GateResult(False, f"step {blank} acts on a blank screen", error_step=blank)

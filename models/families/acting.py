@@ -30,6 +30,8 @@ _MARKED = re.compile(
 )
 """A call behind UI-TARS's label (`file(s)` is a word), in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2, in a
 field of Step-GUI, or in a line of code, also within a block or behind other code."""
+_TYPES = TYPES.keys() - {"note"}
+"""Types of action that are not also usual types of other objects."""
 _OBJECT = re.compile(r"\{\s*+\"[\w ]+\"\s*+:")
 _NONE = re.compile(r"\W*+(?:(?:none|null|no|nothing|n/?a|not applicable)\b|\Z)", re.IGNORECASE)
 _DECODER = json.JSONDecoder(strict=False)
@@ -70,7 +72,7 @@ def _is_call(fields: dict[str, Any]) -> bool:
     """Checks whether an object is a call as families and OpenAI's protocol write it, or an action as lakes store it."""
     if (
         any(_names(fields.get(name)) for name in ("action", "action_type", "tool_name"))
-        or str(fields.get("type")) in TYPES
+        or str(fields.get("type")) in _TYPES
     ):
         return True
     if isinstance(fields.get("coordinate"), list):  # MAI-UI's answer

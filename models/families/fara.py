@@ -32,6 +32,7 @@ from schemas.action import (
     Move,
     Navigate,
     NavigateBack,
+    Note,
     RightSingle,
     Scroll,
     TripleClick,
@@ -74,6 +75,10 @@ def _search(given: Arguments, _: Sides) -> list[Action]:
     return [Navigate(content=_SEARCH.format(quote_plus(given.text("query"))))]
 
 
+def _memorize(given: Arguments, _: Sides) -> list[Action]:
+    return [Note(content=given.text("fact"))]
+
+
 def _terminate(given: Arguments, _: Sides) -> list[Action]:
     """Converts an end: a call for a person if its status is a failure, else a finish with the answer."""
     answered, stated = "answer" in given.names, "status" in given.names
@@ -105,7 +110,7 @@ _ALIASES = {
 TOOL_7B = Tool(
     names=("computer_use",),
     aliases=_ALIASES,
-    others={"key": _press, "visit_url": _visit, "web_search": _search},
+    others={"key": _press, "visit_url": _visit, "web_search": _search, "pause_and_memorize_fact": _memorize},
     enters=True,
 )
 """Actions of Fara-7B; its client presses enter behind a text if the call does not say so."""
@@ -117,6 +122,7 @@ TOOL_15 = Tool(
         "key": _press,
         "visit_url": _visit,
         "web_search": _search,
+        "pause_and_memorize_fact": _memorize,
         "ask_user_question": _ask,
         "terminate": _terminate,
     },
@@ -226,6 +232,7 @@ class Fara7Family(QwenFamily):
             Wait: lambda one: {"action": "wait", "time": written_seconds(one.seconds, SECONDS)},
             Navigate: lambda one: {"action": "visit_url", "url": one.content},
             NavigateBack: lambda one: {"action": "history_back"},
+            Note: lambda one: {"action": "pause_and_memorize_fact", "fact": one.content},
             Finished: lambda one: self._done(one.content),
         }
         return made[type(action)](action) if type(action) in made else None

@@ -23,7 +23,7 @@ from models.families.screen import Size
 from models.families.template import filled, template
 from models.families.thinking import readable
 from models.policy import Context
-from schemas.action import Action, Click, MouseDown, MouseUp
+from schemas.action import Action, Click, MouseDown, MouseUp, Note
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
@@ -79,7 +79,15 @@ class UiTarsFamily(ModelFamily):
         return [text_turn("user", asked), *(screen_turn(screen, self.limits) for screen in screens)]
 
     def write(self, action: Action, screen: Size) -> str:
-        """Writes the action, with box tokens if the family has them."""
+        """Writes the action, with box tokens if the family has them.
+
+        Raises:
+            UsageError: the family has no such action.
+        """
+        if isinstance(action, Note):
+            raise UsageError(
+                f"{self.name or self._registered} has no action for note.", "Take another `policy.family`."
+            )
         if self.points and isinstance(action, Click):
             columns, rows = self.sides(screen)
             return f"({round(action.x * columns)},{round(action.y * rows)})"
@@ -142,7 +150,7 @@ class DoubaoFamily(UiTarsFamily):
 PROMPTS = ("ui-tars-2-think.txt", "ui-tars-2-task.txt", "ui-tars-2-functions.txt")
 TOOLS = "tools.txt"
 _POINTS = (("", "point"), ("to_", "end_point"))
-_LACKS = ("long_press", "open_app", "middle_single", "triple_click")
+_LACKS = ("long_press", "open_app", "middle_single", "triple_click", "note")
 """Actions that UI-TARS-2 lacks, as it lacks the buttons of phones."""
 
 

@@ -38,6 +38,7 @@ from schemas.action import (
     Move,
     Navigate,
     NavigateBack,
+    Note,
     OpenApp,
     Press,
     PressBack,
@@ -69,6 +70,7 @@ _FAILED = (
     "The screenshot and failed action were preserved. Inspect the current page and retry or choose another action."
 )
 """Text of a browser's prompt after an action that was not performed."""
+_NOTES = "Notes from earlier steps:\n- "
 _LABELS = {
     "computer": ("History Screenshot:\n", "Current Screenshot:\n"),
     "browser": ("", ""),
@@ -138,10 +140,14 @@ class UiVenus2Family(ModelFamily):
         return chat
 
     def _reported(self, turns: Sequence[PastStep]) -> list[str]:
-        """Lists the texts before a screen: why the last action was not performed."""
-        if not turns or not turns[-1].error:
-            return []
-        return [_FAILED.format(reply=self._past(turns[-1]), error=turns[-1].error)]
+        """Lists the texts before a screen: why the last action was not performed, then all notes."""
+        failed = (
+            [_FAILED.format(reply=self._past(turns[-1]), error=turns[-1].error)] if turns and turns[-1].error else []
+        )
+        texts = (turn.action_text for turn in turns if "note" in turn.action_text.lower())
+        read = (one for text in texts for one in read_venus(text, self.template).actions)
+        notes = [one.content.strip() for one in read if isinstance(one, Note)]
+        return [*failed, *([_NOTES + "\n- ".join(filter(None, notes))] if any(notes) else [])]
 
     def _past(self, turn: PastStep) -> str:
         return self._thinking("<think>{}</think>\n", turn.thought, turn.action_text)
@@ -284,6 +290,8 @@ def _browser(action: Action, at: Units) -> str | None:
         return {"enter": "PressEnter()", "home": "PressHome()"}.get(action.key) or f"Hotkey(keys={tuple(keys)!r})"
     if isinstance(action, Navigate):
         return f"Launch(url={action.content!r})"
+    if isinstance(action, Note):
+        return f"TakeNote(content={action.content!r})"
     return "PressBack()" if isinstance(action, NavigateBack) else _any(action)
 
 

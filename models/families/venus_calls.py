@@ -26,6 +26,7 @@ from schemas.action import (
     CallUser,
     Hotkey,
     NavigateBack,
+    Note,
     PressBack,
     PressEnter,
     PressHome,
@@ -297,6 +298,8 @@ def _action(name: str, given: Arguments, template: str) -> Action:
         return action_of({"type": "finished", "content": given.text("content") if "content" in given.names else ""})
     if name == "CallUser":
         return CallUser(content=given.text("content") if "content" in given.names else "")
+    if name == "TakeNote":
+        return Note(content=given.text("content") if "content" in given.names else "")
     if name == "Wait":
         return Wait()
     if (template, name) in _PRESSED:

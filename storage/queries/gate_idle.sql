@@ -4,7 +4,7 @@
 WITH shown AS (
     SELECT
         task_id, screenshot, next_screenshot, trajectory_id, step,
-        len(list_filter(actions, lambda one: one ->> 'type' NOT IN ('wait', 'finished', 'call_user'))) = 0 AS idle
+        len(list_filter(actions, lambda one: one ->> 'type' NOT IN ('wait', 'note', 'finished', 'call_user'))) = 0 AS idle
     FROM steps JOIN trajectories USING (trajectory_id, iteration)
     WHERE iteration = $iteration AND next_screenshot IS NOT NULL AND action_type IS NOT NULL
 )

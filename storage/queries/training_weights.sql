@@ -4,7 +4,7 @@
 -- An accepted (`sft`) trajectory is imitated along the shortest way through its screens. If a later screen is the same,
 -- everything in between was a detour, unless an import's record calls the later step context. The way begins at the
 -- last occurrence of the first screen and continues, each time, at the last occurrence of the screen after it; `place`
--- is a step's index on the way.
+-- is a step's index on the way. Equal screens before and after a note are not the same, so notes are on the way.
 --
 -- The replayed steps of a correction are all on its way, as the context of what follows. They have no weight, because
 -- some of them are errors. The steps after the corrected one (the first on the way that was not replayed) have no
@@ -34,7 +34,13 @@ WITH
 taught AS (FROM people_corrections WHERE teaches AND (state = 'verified' OR $corrections::VARCHAR = 'all')),
 walked AS (
     SELECT
-        s.trajectory_id, s.step, s.screenshot, s.actions <> [] AS acted, s.step < t.replayed AS replayed,
+        s.trajectory_id, s.step, s.screenshot, s.actions <> [] AS acted,
+        coalesce(
+            sum(len(list_filter(s.actions, lambda one: ends_with(one, '"type":"note"}'))))
+            OVER (PARTITION BY s.trajectory_id ORDER BY s.step ROWS UNBOUNDED PRECEDING EXCLUDE CURRENT ROW),
+            0
+        ) AS notes,
+        s.step < t.replayed AS replayed,
         s.trajectory_id NOT IN (FROM untaught) AND (
             r.route = 'sft' OR coalesce(s.step < r.valid_steps AND (
                 $prefixes::VARCHAR = 'all' OR ($prefixes::VARCHAR = 'people' AND starts_with(r.reason, 'person: '))
@@ -48,7 +54,7 @@ last_shown AS (
         trajectory_id, step,
         if(
             replayed OR context, step,
-            max(step) FILTER (NOT context) OVER (PARTITION BY trajectory_id, screenshot, replayed)
+            max(step) FILTER (NOT context) OVER (PARTITION BY trajectory_id, screenshot, replayed, notes)
         ) AS again
     FROM (
         SELECT *, (trajectory_id, step) IN (SELECT (trajectory_id, step) FROM given_targets WHERE NOT target) AS context

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from curation.curriculum import apportion, seeds
-from curation.selection import shortest_way
+from curation.selection import noted_screens, shortest_way
 from learning.algorithms.groups import DemonstrationStep, GroupStep, Member, demonstration, members_of, train_on
 from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.files import Rollout, write_rollouts
@@ -177,7 +177,7 @@ def stored_successes(
         stored = by_seed.get((task, seed)) or by_seed.get((task, None))
         if not stored:
             return None
-        kept = shortest_way([row.screenshot for row in stored])
+        kept = shortest_way(noted_screens(stored))
         return demonstration([stored[index] for index in kept], family)
 
     return find

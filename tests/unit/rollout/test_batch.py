@@ -20,6 +20,7 @@ from schemas.action import from_json_list, to_json
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.context import ContextRule
+from schemas.observation import Observation, Outcome
 from schemas.refusal import Refusal
 from tests.parts import FAKE
 
@@ -135,6 +136,36 @@ def test_nothing_is_performed_after_the_end_of_the_task(monkeypatch: pytest.Monk
     monkeypatch.setattr(FakeSandbox, "_perform", _perform)
     found, _ = rolled(reply(WAIT, MISS, act.Wait(seconds=2.0), WAIT))
     assert done == [WAIT, MISS] and found.trajectory.termination == "done" and len(found.steps[0].frames) == 1
+
+
+def test_a_note_is_recorded_and_never_reaches_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, seen, checked = list[act.Action](), list[None](), list[None]()
+    perform, observe, outcome = FakeSandbox._perform, FakeSandbox._observe, FakeSandbox.outcome
+
+    async def _perform(self: FakeSandbox, action: act.Action) -> None:
+        done.append(action)
+        await perform(self, action)
+
+    async def _observe(self: FakeSandbox, elements: bool) -> Observation:
+        seen.append(None)
+        return await observe(self, elements)
+
+    async def _outcome(self: FakeSandbox) -> Outcome:
+        checked.append(None)
+        return await outcome(self)
+
+    monkeypatch.setattr(FakeSandbox, "_perform", _perform)
+    monkeypatch.setattr(FakeSandbox, "_observe", _observe)
+    monkeypatch.setattr(FakeSandbox, "outcome", _outcome)
+    note = act.Note(content="The word is ada.")
+    found, policy = rolled(reply(note), reply(note, WAIT, note, note), reply(END))
+    alone, mixed, end = found.steps
+    assert done == [WAIT] and len(seen) == 4  # the first screen, two after `wait`, the last one
+    assert len(checked) == 2
+    assert alone.screenshot == alone.next_screenshot and from_json_list(alone.actions) == [note]
+    assert alone.action_error is None and (alone.action_type, alone.frames) == ("note", [])
+    assert mixed.frames[0] == mixed.screenshot and len(mixed.frames) == 3 and mixed.frames[1] == mixed.frames[2]
+    assert found.trajectory.termination == "finished" and len(policy.shown) == 3 and end.action_type == "finished"
 
 
 def test_group_methods_train_on_a_reply_with_several_actions_once() -> None:

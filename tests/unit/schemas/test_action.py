@@ -52,6 +52,7 @@ def test_the_types_of_stored_actions_keep_their_numbers() -> None:
         '{"seconds":2.5,"type":"wait"}',
         '{"seconds":5.0,"type":"long_press","x":0.25,"y":0.75}',
         '{"content":"Which file?","type":"call_user"}',
+        '{"content":"The total is 5.","type":"note"}',
     ],
 )
 def test_an_optional_field_is_stored_if_it_is_set(text: str) -> None:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from curation.selection import shortest_way
+from curation.selection import noted_screens, shortest_way
 from learning.data.sample import Past, Question, TrainSample
 from schemas.action import Click, from_json
 
@@ -105,7 +106,7 @@ def _imitation(
     questions: Mapping[str, Sequence[Question]],
     history_images: int,
 ) -> list[TrainSample]:
-    kept = [chosen[index] for index in shortest_way([row["screenshot"] for row in chosen])]
+    kept = [chosen[index] for index in shortest_way(noted_screens([SimpleNamespace(**row) for row in chosen]))]
     past: list[Past] = []
     samples = []
     for number, row in enumerate(kept):

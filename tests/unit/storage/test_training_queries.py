@@ -14,7 +14,7 @@ from learning.data.rounds import Sampler
 from learning.data.sample import TrainSample, order_of, read_samples, read_screenshots
 from learning.data.slices import slices
 from models.families.family import TinyFamily
-from schemas.action import Click, Wait, to_json
+from schemas.action import Click, Note, Wait, to_json
 from schemas.config.policy import PolicyConfig
 from schemas.context import ContextRule
 from schemas.failure import LakeError
@@ -53,7 +53,7 @@ def busy(lake: Lake, row) -> Lake:
         tables["verdicts"].append(row("verdicts", trajectory_id=name, route=route))
         screens = [f"{task}{draw.randrange(6):x}" * 32 for _ in range(draw.randint(1, 9))]
         for place, screen in enumerate(screens):
-            action = to_json(draw.choice([Wait(), Click(x=0.1, y=0.2)]))
+            action = to_json(draw.choice([Wait(), Click(x=0.1, y=0.2), Note(content="Seen.")]))
             thought = draw.choice(["", "", "Because."])
             step = row(
                 "steps",

@@ -53,6 +53,7 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     *(actions(kind, key=KEY) for kind in ("press", "release")),
     actions("open_app", app_name=TEXT),
     actions("navigate", content=TEXT),
+    actions("note", content=TEXT),
     *(actions(kind) for kind in ("press_home", "press_back", "press_enter", "navigate_back", "wait", "call_user")),
     actions("finished", content=TEXT),
 )

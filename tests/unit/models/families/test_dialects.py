@@ -37,6 +37,7 @@ actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(act.Drag, **point, to_x=fraction, to_y=fraction),
     st.builds(act.Type, content=text),
     st.builds(act.Navigate, content=text),
+    st.builds(act.Note, content=text),
     st.builds(act.Finished, content=text),
     st.builds(act.OpenApp, app_name=text),
     st.builds(act.Hotkey, key=key),

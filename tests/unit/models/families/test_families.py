@@ -65,6 +65,7 @@ ACTIONS: tuple[Action, ...] = (
     act.Finished(),
     act.CallUser(),
     act.CallUser(content="Which 'one'?"),
+    act.Note(content='it\'s "5"\n'),
 )
 EACH = [(name, template) for name in FAMILIES.names for template in FAMILIES.class_of(name).templates]
 

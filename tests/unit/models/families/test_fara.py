@@ -113,6 +113,8 @@ MIDDLE = act.Click(x=0.5, y=0.5)
         ("fara-1.5", called("right_click", coordinate=[500, 500]), [act.RightSingle(x=0.5, y=0.5)]),
         ("fara-1.5", called("hscroll", pixels=300), [act.Scroll(direction="right")]),
         ("fara-1.5", called("ask_user_question", question="Which?"), [act.CallUser(content="Which?")]),
+        ("fara-1.5", called("pause_and_memorize_fact", fact="It is 5."), [act.Note(content="It is 5.")]),
+        ("fara-7b", f"I read.\n{called('pause_and_memorize_fact', fact='')}", [act.Note(content="")]),
         ("fara-1.5", called("web_search", query="a b"), [act.Navigate(content=BING.format("a+b"))]),
         ("fara-1.5", called("wait"), [act.Wait()]),
         # tests/test_fara15.py, `test_parse_thoughts_and_action_accepts_common_server_variants`
@@ -156,7 +158,7 @@ def test_faras_thought_is_the_text_before_the_call() -> None:
         ("fara-1.5", called("terminate"), "`answer` is missing"),
         ("fara-1.5", called("read_page_answer_question", question="a"), "no action for 'read_page_answer_question'"),
         ("fara-1.5", called("left_click_drag"), "left_click_drag without a coordinate"),
-        ("fara-7b", called("pause_and_memorize_fact", fact="a"), "no action for 'pause_and_memorize_fact'"),
+        ("fara-7b", called("pause_and_memorize_fact"), "`fact` is missing"),
         ("fara-7b", called("left_click"), "left_click without a coordinate"),
         ("fara-7b", called("click", coordinate=[1, 2]).replace("computer_use", "click"), "no tool 'click'"),
     ],

@@ -134,7 +134,6 @@ def test_a_call_that_its_own_reader_refuses_is_refused(template: str, call: str,
         ("computer", "Sequence(actions=[Wait(), TripleClick()])", "in 'TripleClick()'"),
         ("mobile", "Hover(point=(5, 5))", "Hover"),
         ("browser", "GetUrl()", "GetUrl"),
-        ("browser", "TakeNote(content='42')", "TakeNote"),
         ("browser", "SelectOption(index=3)", "SelectOption"),
         ("mobile", "GetScreenshot()", "GetScreenshot"),
     ],
@@ -196,6 +195,8 @@ def test_a_call_that_is_no_action_of_ours_is_refused_by_its_name(template: str, 
         ("computer", "CallUser(content='Which one?')", [act.CallUser(content="Which one?")]),
         ("browser", "CallUser(content='Which one?')", [act.CallUser(content="Which one?")]),
         ("browser", "Hover(point=(500, 250))", [act.Move(x=0.5, y=0.25)]),
+        ("browser", "TakeNote(content='42')", [act.Note(content="42")]),
+        ("browser", "take_note()", [act.Note(content="")]),
         ("browser", "LongPress(point=(500, 250), duration=3)", [act.LongPress(x=0.5, y=0.25, seconds=3)]),
         ("mobile", "PressRecent()", [act.PressRecent()]),
         ("mobile", "Wait(seconds=2)", [act.Wait(seconds=2)]),
@@ -311,11 +312,12 @@ def seen(number: int) -> Observation:
     return Observation(b"", 1000 + number, 1000, "")
 
 
-def shown(template: str, images: int) -> list[tuple[str, str]]:
+WAITS = tuple(PastStep(f"t{at}", "<action>Wait()</action>", seen(at)) for at in range(4))
+
+
+def shown(template: str, images: int, turns: tuple[PastStep, ...] = WAITS) -> list[tuple[str, str]]:
     """Role and content of each turn after the prompt, a screen as its width."""
     of = family(template, images)
-    calls = ["<action>Wait()</action>"] * 4
-    turns = tuple(PastStep(f"t{at}", call, seen(at)) for at, call in enumerate(calls))
     chat = of.messages(Context("Do it.", turns, seen(9), 0))
     assert chat[0]["role"] == "system" and chat[0]["content"][0]["text"].rstrip().endswith("### User Task\nDo it.")
     parts = [[f"<{p['observation'].width}>" if p["type"] == "image" else p["text"] for p in m["content"]] for m in chat]
@@ -354,6 +356,21 @@ def test_a_browser_is_told_why_its_last_action_failed() -> None:
         parts = [one["content"] for one in chat if one["role"] == "user"]
         texts = ["".join(part.get("text", "9") for part in one) for one in parts]
         assert texts == users, count
+
+
+def test_a_browser_sees_all_notes_before_each_screen() -> None:
+    """`make_user`: the notes of all earlier steps, also of those that are not shown."""
+    call = {at: f"<action>TakeNote(content='n{at}')</action>" for at in range(3)}
+    blank = "<action>take_note(content=' ')</action>"
+    replies = (call[0], "<action>Wait()</action>", call[1], blank, call[2])
+    turns = tuple(PastStep("", one, seen(at)) for at, one in enumerate(replies))
+    users = [text for role, text in shown("browser", 1, turns) if role == "user"]
+    notes = [
+        "Notes from earlier steps:\n- n0",
+        *(f"Notes from earlier steps:\n- n0\n- n1{more}" for more in ("", "\n- n2")),
+    ]
+    assert users == [notes[1], notes[1], f"{notes[2]}<1009>"]
+    assert [text for role, text in shown("browser", 1, turns[:1]) if role == "user"] == ["", f"{notes[0]}<1009>"]
 
 
 def test_limits_of_replies_are_those_of_each_harness() -> None:
