@@ -64,6 +64,29 @@ def strip_of(one: "StoredTrajectory", width: int = SMALL) -> Image.Image:
     return made
 
 
+def frames_beside(films: Sequence[Sequence[Image.Image]], names: Sequence[str]) -> list[Image.Image]:
+    """Draw several films next to each other, each below its name. A film that is over shows its last frame.
+
+    Args:
+        films: frames of each film; the frames of a film have one size.
+        names: name of each film.
+    """
+    count = max(map(len, films))
+    return [
+        _joint([_named(film[min(at, len(film) - 1)], name) for film, name in zip(films, names, strict=True)])
+        for at in range(count)
+    ]
+
+
+def strips_below(strips: Sequence[Image.Image], names: Sequence[str]) -> Image.Image:
+    """Draw several strips below each other, each below its name."""
+    named = [_named(strip, name) for strip, name in zip(strips, names, strict=True)]
+    made = Image.new("RGB", (max(one.width for one in named), sum(one.height for one in named)), PAPER)
+    for number, one in enumerate(named):
+        made.paste(one, (0, sum(above.height for above in named[:number])))
+    return made
+
+
 def save_moving(frames: Sequence[Image.Image], to: Path, largest: int | None = None, step_ms: int = STEP_MS) -> None:
     """Write frames as a GIF or WebP that repeats.
 
@@ -138,13 +161,27 @@ def _ended(one: "StoredTrajectory", digest: str, width: int, captions: bool) -> 
     return _captioned(small, text) if captions else small
 
 
-def _captioned(screen: Image.Image, text: str) -> Image.Image:
+def _joint(frames: Sequence[Image.Image]) -> Image.Image:
+    """Draw frames next to each other."""
+    width = sum(one.width for one in frames) + GAP * (len(frames) - 1)
+    made, left = Image.new("RGB", (width, max(one.height for one in frames)), PAPER), 0
+    for one in frames:
+        made.paste(one, (left, 0))
+        left += one.width + GAP
+    return made
+
+
+def _named(screen: Image.Image, name: str) -> Image.Image:
+    return _captioned(screen, name, above=True)
+
+
+def _captioned(screen: Image.Image, text: str, above: bool = False) -> Image.Image:
     font = ImageFont.load_default(13)
     made = Image.new("RGB", (screen.width, screen.height + CAPTION), PAPER)
-    made.paste(screen, (0, 0))
+    made.paste(screen, (0, CAPTION if above else 0))
     while len(text) > 1 and font.getlength(text) > screen.width - 8:
         text = f"{text[: min(len(text) - 2, int(len(text) * screen.width / font.getlength(text)))]}…"
-    ImageDraw.Draw(made).text((4, screen.height + 3), text, INK, font)
+    ImageDraw.Draw(made).text((4, 3 if above else screen.height + 3), text, INK, font)
     return made
 
 

@@ -15,7 +15,7 @@ from rollout.failures import Ended, always_failing
 from rollout.runner import Sink, attempts, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
-from schemas.tables.evaluation import Evaluation
+from schemas.tables.evaluation import SUITES, Evaluation
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import PlainResult, StageResult
 from schemas.tables.task import GuiTask
@@ -28,9 +28,6 @@ from tasks.shared.kept import drop_partial, keep
 from tasks.shared.policies import made_in
 from tasks.shared.trajectories import SeedsOf, measured_suites, validation_seeds
 from tasks.shared.weights import load_policy
-
-SUITES = ("suite", "held_out", "synthesized")
-"""Suites: tasks that are collected, tasks that are only evaluated, and made tasks."""
 
 
 @dataclass(frozen=True, slots=True)

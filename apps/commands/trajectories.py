@@ -13,6 +13,7 @@ from schemas.failure import UsageError
 
 if TYPE_CHECKING:
     from flywheel import StoredTrajectory
+    from schemas.tables.step import EpisodeStep
     from tasks.shared.finding import Found, FoundTrajectory
 
 COLUMNS = ("<id", "<outcome", "<task", "seed", "iteration", "<policy", "steps", "reward", "<route")
@@ -72,11 +73,7 @@ def show(
     from flywheel import OpenLake
     from tasks.shared.finding import found_of
 
-    if strip is not None and strip.suffix.lower() != ".png":
-        raise UsageError(f"{strip.name} is no .png.", "Name the file, for example, strip.png.")
-    for path in (gif, strip):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise UsageError(f"{path}: there is no folder {path.parent}.", "Make it, or name another file.")
+    check_pictures(gif, strip)
     lake = open_lake(resolve(config, overrides))
     about = found_of(lake, name)
     trajectory = OpenLake(lake).trajectory(name)
@@ -84,13 +81,32 @@ def show(
         trajectory.save_film(gif)
     if strip is not None:
         trajectory.strip().save(strip)
-    steps = [_step_dict(one) for one in trajectory.steps]
+    steps = [step_as_dict(one) for one in trajectory.steps]
     written = [str(path) for path in (gif, strip) if path is not None]
     shown = {**_as_dict(about), "steps": steps, "written": written}
     print_result(as_json, shown, lambda: _print_trajectory(about, trajectory, written))
 
 
 VERBS = (list_, show)
+
+
+def check_pictures(gif: Path | None, strip: Path | None) -> None:
+    """Raises UsageError if the file of a strip is no .png, or the folder of a picture does not exist."""
+    if strip is not None and strip.suffix.lower() != ".png":
+        raise UsageError(f"{strip.name} is no .png.", "Name the file, for example, strip.png.")
+    for path in (gif, strip):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"{path}: there is no folder {path.parent}.", "Make it, or name another file.")
+
+
+def done_in_words(step: "EpisodeStep") -> str:
+    """Describes the actions of a step and, if one was not performed, the reason."""
+    from schemas.action import in_words
+
+    done = "; ".join(map(in_words, step.actions)) or "no action"
+    left = len(step.actions) - len(step.frames) - 1
+    done += f" (the last {left} not performed)" if left > 0 and not step.action_error else ""
+    return f"{done} ({step.action_error})" if step.action_error else done
 
 
 def _as_dict(one: "FoundTrajectory") -> dict[str, Any]:
@@ -109,7 +125,8 @@ def _as_dict(one: "FoundTrajectory") -> dict[str, Any]:
     }
 
 
-def _step_dict(step: Any) -> dict[str, Any]:
+def step_as_dict(step: "EpisodeStep") -> dict[str, Any]:
+    """Converts a step to JSON."""
     kept = ("step", "actor", "thought", "actions", "action_error", "screenshot", "next_screenshot", "frames")
     return {name: getattr(step, name) for name in kept} | {"actions": [json.loads(one) for one in step.actions]}
 
@@ -132,8 +149,6 @@ def _print_found(found: "Found") -> None:
 
 
 def _print_trajectory(about: "FoundTrajectory", trajectory: "StoredTrajectory", written: list[str]) -> None:
-    from schemas.action import in_words
-
     row = about.row
     reward = "" if row.reward is None else f", reward {row.reward:.2f}"
     print_line(f"{row.trajectory_id}  {row.task_id}, seed {row.seed}, iteration {row.iteration}, {row.policy_version}")
@@ -144,11 +159,7 @@ def _print_trajectory(about: "FoundTrajectory", trajectory: "StoredTrajectory", 
         print_line(f"{row.failure_boundary}: {row.failure_reason}")
     print_line(f"instruction: {row.instruction}")
     for step in trajectory.steps:
-        done = "; ".join(map(in_words, step.actions)) or "no action"
-        left = len(step.actions) - len(step.frames) - 1
-        done += f" (the last {left} not performed)" if left > 0 and not step.action_error else ""
-        error = f" ({step.action_error})" if step.action_error else ""
-        print_line(f"{step.step:>3}  {done}{error}")
+        print_line(f"{step.step:>3}  {done_in_words(step)}")
         if step.thought:
             print_line(textwrap.indent(step.thought, "     "))
     for path in written:

@@ -1,5 +1,6 @@
 """Implement the verbs of versions: roll back the champion, compare two versions, forget a trajectory."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -41,16 +42,41 @@ def diff(
         typer.Argument(metavar="A B [KEY=VALUE]...", help="Policies, `now`, or times like 2026-11-20T12:00."),
     ] = None,
     config: ConfigFile = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="List the evaluation seeds of this task that one won.", autocompletion=completion.tasks),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --task: both policies on this seed, step by step.")] = None,
+    gif: Annotated[
+        Path | None, typer.Option("--gif", help="With --seed: write both as a moving picture, .gif or .webp.")
+    ] = None,
+    strip: Annotated[
+        Path | None, typer.Option("--strip", help="With --seed: write the screens of both as a .png.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the changes between two data versions or two policies: tasks, success, labels, judges, config."""
-    from apps.commands.difference import difference_of, show_difference
-
+    """Show the changes between two data versions or two policies, or two policies on one task and seed."""
     versions, overrides = apart(named)
     if len(versions) != 2:
         raise UsageError(f"`diff` compares two versions, not {len(versions)}.", "Write, for example, policy-0001 now.")
-    found = difference_of(open_lake(resolve(config, overrides)), *versions)
-    print_result(as_json, found.as_dict, lambda: show_difference(found))
+    if task is None and seed is not None:
+        raise UsageError("`--seed` is of a task.", "Add --task, such as --task click-test.")
+    if seed is None and (gif or strip):
+        raise UsageError("`--gif` and `--strip` draw one seed.", "Add --task and --seed.")
+    lake = open_lake(resolve(config, overrides))
+    if task is None:
+        from apps.commands.difference import difference_of, show_difference
+
+        found = difference_of(lake, *versions)
+        print_result(as_json, found.as_dict, lambda: show_difference(found))
+    elif seed is None:
+        from apps.commands.paired import list_pairs
+
+        list_pairs(lake, versions[0], versions[1], task, as_json)
+    else:
+        from apps.commands.paired import show_pair
+
+        show_pair(lake, versions[0], versions[1], task, seed, gif, strip, as_json)
 
 
 def forget(

@@ -18,9 +18,21 @@ from apps.report.charts import training
 from flywheel.film import write_moving
 from flywheel.frames import POINTS, rows_of
 from schemas.failure import UsageError
+from schemas.tables.promotion import Promotion
 from schemas.tables.verdict import ROUTES
+from storage.lake import Lake
 from tasks.promote.events import OUTCOMES as DECIDED
 from tasks.promote.events import rolled_back, standing
+from tasks.promote.pairs import (
+    SeedPair,
+    evaluated_on,
+    evaluated_task,
+    evaluated_version,
+    opponent_of,
+    pairs_of,
+    promotion_pairs,
+    side_by_side,
+)
 from tasks.quality import MEASURES
 from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses
@@ -33,6 +45,7 @@ SHOWN_IDS = 60
 """Maximum trajectories on a policy's page."""
 Given = Annotated[str | None, BeforeValidator(lambda given: given or None)]
 """A field of a form; an empty one holds for every trajectory."""
+Whole = Annotated[int, Query(ge=0, lt=2**63)]
 Seed = Annotated[int | None, BeforeValidator(lambda given: given or None), Query(ge=0, lt=2**63)]
 """A seed in a form's field; an empty one holds for every trajectory."""
 Ticked = Annotated[bool, BeforeValidator(lambda given: given or False)]
@@ -69,7 +82,7 @@ def router(desk: Desk) -> APIRouter:
         ids, success = shown.trajectories[:SHOWN_IDS], success_of(lake, name)
         return page(
             "policy", shown=shown, row=row, ids=ids, config=config, standing=standing, success=success,
-            decided=DECIDED, charts=found.charts(f"policies/{name}"),
+            decided=DECIDED, pairs=_decisive(lake, shown.decision), charts=found.charts(f"policies/{name}"),
         )  # fmt: skip
 
     routes.include_router(_data_router(desk))
@@ -115,6 +128,14 @@ def _data_router(desk: Desk) -> APIRouter:
             outcomes=OUTCOMES, routes=ROUTES, orders=ORDERS, gates=found.gates(),
         )  # fmt: skip
 
+    @routes.get("/compare")
+    def compare(task: str, seed: Whole, a: str, b: Given = None) -> HTMLResponse:
+        first = evaluated_version(lake, a)
+        others = evaluated_on(lake, evaluated_task(lake, first, task), seed)
+        pair = side_by_side(lake, first, b or opponent_of(lake, first, others), task, seed)
+        won = pairs_of(lake, pair.a.policy, pair.b.policy, pair.task_id)
+        return page("compare", pair=pair, others=others, seeds=[one for one in won if one.won])
+
     @routes.get("/film/{name}.gif")
     def film(name: str) -> Response:
         named = episode_of(lake, name).trajectory_id
@@ -131,6 +152,11 @@ def _data_router(desk: Desk) -> APIRouter:
         return page("quality", quality=shown, measures=tuple(MEASURES), viewer="/trajectory/")
 
     return routes
+
+
+def _decisive(lake: Lake, decision: Promotion | None) -> list[SeedPair]:
+    """Returns the pairs of a decision that one of the policies won."""
+    return [] if decision is None else [one for one in promotion_pairs(lake, decision) if one.won]
 
 
 def live_router(desk: Desk) -> APIRouter:

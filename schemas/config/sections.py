@@ -197,7 +197,7 @@ class EvaluateConfig(Section):
     keep_failures: Share = 1.0
     """Share of the trajectories without a success whose steps and screenshots are kept, for people to look at. Training
     never reads them. With 0 here and for `keep_successes`, evaluations keep their outcomes alone."""
-    keep_successes: Share = 0.5
+    keep_successes: Share = 1.0
     """The same for successes. The share is drawn by task and seed, so that all policies keep the same seeds."""
 
 

@@ -3,6 +3,9 @@
 from schemas.failure import Boundary
 from schemas.table import Flag, Float32, Int32, Int64, Row, Table, Text, between, not_null, unique
 
+SUITES = ("suite", "held_out", "synthesized")
+"""Suites: tasks that are collected, tasks that are only evaluated, and made tasks."""
+
 
 class Evaluation(Row):
     """One held-out trajectory of one policy version."""

@@ -73,6 +73,7 @@ def kept(lake: Lake) -> list[EvaluationTrajectory]:
 
 
 def test_all_failures_and_the_drawn_share_of_successes_are_kept_whole(config: Config, lake: Lake) -> None:
+    config = with_shares(config, 1.0, 0.5)
     evaluate(config, lake)
     rows = lake.read("evaluations").to_pylist()
     failed = {(row["task_id"], row["seed"]) for row in rows if not row["success"]}

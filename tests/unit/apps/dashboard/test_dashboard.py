@@ -122,6 +122,31 @@ def test_a_trajectory_of_an_evaluation_has_pages_and_pictures_but_no_review(site
     assert site.get("/trajectories", params={"evaluations": "true", "route": "sft"}).status_code == 422
 
 
+def test_two_policies_are_compared_on_a_seed_step_by_step(site: TestClient) -> None:
+    asked = {"task": "fake/two-steps", "seed": 1_000_005, "a": "policy-0001"}
+    page = site.get("/compare", params=asked)
+    assert page.status_code == 200 and page.text.count('class="screen"') == 4
+    assert "policy-0000" in page.text and "success" in page.text and "failure" in page.text
+    assert "1000004</a>" in page.text  # another seed that only one of them won
+    half = site.get("/compare", params=asked | {"seed": 1_000_004, "b": "policy-0000"})
+    assert half.status_code == 200 and "evaluate.keep_successes" in half.text
+    for wrong in ({"seed": 7}, {"a": "nobody"}, {"task": "nothing"}, {"b": "nobody"}):
+        assert site.get("/compare", params=asked | wrong).status_code == 422
+
+
+def test_a_policys_page_lists_the_pairs_that_decided_and_each_opens(site: TestClient, fresh: Place) -> None:
+    event = Promotion(
+        event="challenge:policy-0001", decision="promote", policy_version="policy-0001", against="policy-0000",
+        champion="policy-0001", pairs=16, wins=4, losses=0, difference=0.25, low=0.0, high=0.5, llr=None, rule="{}",
+        reason="better", created_at=utc_now(),
+    )  # fmt: skip
+    fresh.lake.append("promotions", [event])
+    links = re.findall(r'href="(/compare[^"]+)"', site.get("/policies/policy-0001").text)
+    assert len(links) == 4
+    for link in links:
+        assert site.get(link.replace("&amp;", "&")).status_code == 200
+
+
 def test_trajectories_are_listed_by_task_iteration_policy_and_outcome(site: TestClient) -> None:
     def total(**asked: object) -> str:
         return site.get("/trajectories", params=asked).text.partition('<p class="soft">')[2].partition(" in total")[0]  # type: ignore[arg-type]
