@@ -157,17 +157,17 @@ def _rate(trajectories: int, at: Interval) -> SuccessRate:
 
 
 def _policies(lake: Lake, a: PolicyVersion, b: PolicyVersion) -> Policies:
-    first, second = (_flat(json.loads(row.config)) for row in (a, b))
+    first, second = (flat_config(json.loads(row.config)) for row in (a, b))
     keys = sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
     changed = {key: (first.get(key), second.get(key)) for key in keys}
     return Policies(a, b, changed, *_success(lake, a.policy_version, b.policy_version))
 
 
-def _flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flat_config(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Returns a config's values by their dotted keys."""
     found: dict[str, Any] = {}
     for key, value in config.items():
-        found |= _flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
+        found |= flat_config(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
     return found
 
 

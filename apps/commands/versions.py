@@ -1,13 +1,16 @@
 """Implement the verbs of versions: roll back the champion, compare two versions, forget a trajectory."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from apps import completion
 from apps.options import AsJson, ConfigFile, open_lake, print_result, resolve
 from schemas.failure import UsageError
+
+if TYPE_CHECKING:
+    from schemas.config import Config
 
 
 def rollback(
@@ -39,7 +42,7 @@ def rollback(
 def diff(
     named: Annotated[
         list[str] | None,
-        typer.Argument(metavar="A B [KEY=VALUE]...", help="Policies, `now`, or times like 2026-11-20T12:00."),
+        typer.Argument(metavar="A B [KEY=VALUE]...", help="Policies, `now`, times like 2026-11-20T12:00; or lakes."),
     ] = None,
     config: ConfigFile = None,
     task: Annotated[
@@ -55,7 +58,9 @@ def diff(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the changes between two data versions or two policies, or two policies on one task and seed."""
+    """Show the changes between two data versions, policies or lakes, or two policies on one task and seed."""
+    from apps.commands.lakes import is_lake
+
     versions, overrides = apart(named)
     if len(versions) != 2:
         raise UsageError(f"`diff` compares two versions, not {len(versions)}.", "Write, for example, policy-0001 now.")
@@ -63,7 +68,11 @@ def diff(
         raise UsageError("`--seed` is of a task.", "Add --task, such as --task click-test.")
     if seed is None and (gif or strip):
         raise UsageError("`--gif` and `--strip` draw one seed.", "Add --task and --seed.")
-    lake = open_lake(resolve(config, overrides))
+    resolved = resolve(config, overrides)
+    if any(map(is_lake, versions)):
+        _diff_lakes(resolved, versions, task, as_json)
+        return
+    lake = open_lake(resolved)
     if task is None:
         from apps.commands.difference import difference_of, show_difference
 
@@ -77,6 +86,15 @@ def diff(
         from apps.commands.paired import show_pair
 
         show_pair(lake, versions[0], versions[1], task, seed, gif, strip, as_json)
+
+
+def _diff_lakes(config: "Config", names: list[str], task: str | None, as_json: bool) -> None:
+    from apps.commands.lakes import compare_lakes, show_lakes
+
+    if task is not None:
+        raise UsageError("`--task` is of two policies of one lake.", "Leave it out for two lakes.")
+    found = compare_lakes(config, names[0], names[1])
+    print_result(as_json, found.as_dict, lambda: show_lakes(found))
 
 
 def forget(
