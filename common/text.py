@@ -27,7 +27,7 @@ def storable(text: str) -> str:
 
 def storable_json(value: Any) -> Any:
     """Replaces lone surrogates and NULs by escape sequences, in all texts and keys of a JSON value."""
-    return _mapped(value, lambda one: storable(one) if isinstance(one, str) else one)
+    return mapped_json(value, lambda one: storable(one) if isinstance(one, str) else one)
 
 
 def strict_json(value: object, **options: Any) -> str:
@@ -40,16 +40,16 @@ def strict_json(value: object, **options: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False, **options)
     except ValueError:
-        finite = _mapped(value, lambda one: None if isinstance(one, float) and not math.isfinite(one) else one)
+        finite = mapped_json(value, lambda one: None if isinstance(one, float) and not math.isfinite(one) else one)
         return json.dumps(finite, allow_nan=False, **options)
 
 
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def mapped_json(value: Any, change: Callable[[Any], Any]) -> Any:
     """Changes all plain values and keys of a JSON value."""
     if isinstance(value, Mapping):
-        return {change(key): _mapped(one, change) for key, one in cast(Mapping[Any, Any], value).items()}
+        return {change(key): mapped_json(one, change) for key, one in cast(Mapping[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_mapped(one, change) for one in cast(list[Any] | tuple[Any, ...], value)]
+        return [mapped_json(one, change) for one in cast(list[Any] | tuple[Any, ...], value)]
     return change(value)
 
 

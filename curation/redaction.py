@@ -27,6 +27,7 @@ from schemas.action import (
     ReadFile,
     Terminal,
     Type,
+    UseTool,
     WriteFile,
     from_json,
     point_of,
@@ -140,12 +141,28 @@ class Redactor:
         return one.model_copy(update={"action": action, "thought": self.text(one.thought, secrets)})
 
     def action(self, action: Action, secrets: Secrets) -> Action:
-        """Redact an action's words: typed or written text, a command, a path, an address, a note, a last message."""
+        """Redact an action's words: typed or written text, a command, a path, an address, a note, a last
+        message, a tool's arguments."""
+        if isinstance(action, UseTool):
+            arguments = self._arguments(action.arguments, secrets)
+            return action if arguments == action.arguments else action.model_copy(update={"arguments": arguments})
         if not isinstance(action, Type | Navigate | Note | Finished | CallUser | Terminal | ReadFile | WriteFile):
             return action
         held = action.model_dump(exclude={"type"})
         texts = {name: self.text(value, secrets, TYPED) for name, value in held.items()}
         return action if texts == held else action.model_copy(update=texts)
+
+    def _arguments(self, value: Any, secrets: Secrets) -> Any:
+        """Redact the values of a tool's arguments as typed text; a number with a secret becomes text."""
+        if isinstance(value, Mapping):
+            held = cast(Mapping[str, Any], value)
+            return {key: self._arguments(one, secrets) for key, one in held.items()}
+        if isinstance(value, list):
+            return [self._arguments(one, secrets) for one in cast(list[Any], value)]
+        if value is None or isinstance(value, bool):
+            return value
+        left = self.text(str(value), secrets, TYPED)
+        return value if left == str(value) else left
 
     def text(self, text: str, secrets: Secrets, field: str = "") -> str:
         """Redact a text, and remove these secrets from it.

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, final
 from common.picture import is_plain, plain
 from common.text import storable
 from environments.verifier import Verifier
-from schemas.action import TERMINAL, Action, CallUser, Finished, Type, seconds_of
+from schemas.action import TERMINAL, Action, CallUser, Finished, Type, UseTool, seconds_of
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
@@ -34,6 +34,11 @@ _LONGEST_REASON = 400
 
 class Sandbox(ABC):
     """An isolated place for one trajectory, which is leased from a pool and never shared."""
+
+    has_tools: bool = False
+    """Whether `_perform` receives calls of tools; all others are refused."""
+    can: str = "the environment takes actions on its screen, such as click, scroll and type"
+    """Clause of a refusal that describes the actions that the environment takes."""
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self._limits = config
@@ -101,6 +106,8 @@ class Sandbox(ABC):
         """
         if action.type in (*TERMINAL, "note"):
             return None
+        if isinstance(action, UseTool) and not self.has_tools:
+            return f"there is no tool {action.name[:80]!r}: {self.can}"
         if isinstance(action, Type) and len(action.content) > MOST_TYPED:
             raise ActionFailure(f"types {len(action.content)} characters, and one action may type {MOST_TYPED}")
         limit_s = self._limits.step_timeout_s + (seconds_of(action) or 0.0)

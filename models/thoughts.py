@@ -29,6 +29,7 @@ FURTHER: dict[str, str] = {
     "mouse_down": "Hold the button.",
     "mouse_up": "Let the button go.",
     "note": "Write it down.",
+    "tool": "Use the tool.",
 }
 """Thoughts that are no tokens of the small policy, so that its vocabulary stays; any other type has no thought."""
 ADMITS = "Not that."

@@ -10,7 +10,7 @@ text forms of actions, called dialects.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from common.text import Storable
+from common.text import Storable, mapped_json, storable_json
 from schemas.keyboard import MAX_KEYS, names_of, single, together
 
 
@@ -53,6 +53,33 @@ def _key(key: str) -> str:
         return key
 
 
+def _object(value: Any) -> dict[str, Any]:
+    """Copies a JSON object, with storable texts; raises ValueError for anything else."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{str(value)[:40]!r} is no JSON object")
+    if _depth(cast(object, value)) > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_DEPTH} levels of lists and objects")
+    try:
+        written = json.dumps(storable_json(value), allow_nan=False, sort_keys=True, separators=(",", ":"))
+    except TypeError as error:
+        raise ValueError(f"no JSON: {error}") from error
+    if len(written) > MAX_ARGUMENTS:
+        raise ValueError(f"{len(written):,} characters of JSON, and at most {MAX_ARGUMENTS:,} are allowed")
+    return json.loads(written)
+
+
+def _depth(value: object) -> int:
+    """Counts the levels of lists and objects, at most one more than `MAX_DEPTH`."""
+    depth, level = 0, [value]
+    while depth <= MAX_DEPTH:
+        held = [cast(Iterable[object], one) for one in level if isinstance(one, Mapping | list)]
+        if not held:
+            return depth
+        parts = [cast(Mapping[object, object], one).values() if isinstance(one, Mapping) else one for one in held]
+        depth, level = depth + 1, [inner for part in parts for inner in part]
+    return depth
+
+
 Fraction = Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=1.0)]
 Direction = Literal["up", "down", "left", "right"]
 Button = Literal["left", "middle", "right"]
@@ -60,6 +87,10 @@ MAX_WAIT_S = 30.0
 """Maximum seconds of a wait."""
 MAX_HOLD_S = 5.0
 """Maximum seconds of a long press."""
+MAX_ARGUMENTS = 100_000
+"""Maximum characters of a tool's arguments as canonical JSON."""
+MAX_DEPTH = 32
+"""Maximum levels of lists and objects in a tool's arguments."""
 OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
 """Direction in which a screen scrolls, by the direction of a finger's movement."""
 
@@ -299,6 +330,18 @@ class Note(_Action):
     content: Storable
 
 
+class UseTool(_Action):
+    """A call of a tool that the environment offers, such as a tool of an MCP server."""
+
+    type: Literal["tool"] = "tool"
+    name: Annotated[Storable, Field(min_length=1, max_length=200)]
+    arguments: Annotated[dict[str, Any], BeforeValidator(_object)] = Field(default_factory=dict[str, Any])
+    """A JSON object, with at most `MAX_ARGUMENTS` characters of canonical JSON and `MAX_DEPTH` levels."""
+
+    def __hash__(self) -> int:
+        return hash(to_json(self))
+
+
 Action = Annotated[
     Click
     | LeftDouble
@@ -329,7 +372,8 @@ Action = Annotated[
     | MouseUp
     | PressRecent
     | PressMenu
-    | Note,
+    | Note
+    | UseTool,
     Field(discriminator="type"),
 ]
 TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for kind in get_args(get_args(Action)[0])}
@@ -375,8 +419,23 @@ def point_of(action: Action) -> tuple[float, float] | None:
 
 
 def type_and_place(action: Action) -> str:
-    """Returns the type of an action, for errors; with words for a scroll at the pointer, which some grammars lack."""
+    """Returns the type of an action, for errors; with words for a scroll at the pointer, which some grammars lack, and
+    with the name of a tool."""
+    if isinstance(action, UseTool):
+        return f"the tool {action.name[:80]!r}"
     return "scroll without a place" if isinstance(action, Scroll) and action.x is None else action.type
+
+
+def texts_of(action: Action) -> list[str]:
+    """Lists the texts of an action, also those within a tool's arguments, in order of its fields."""
+    found = list[str]()
+
+    def add(value: object) -> object:
+        found.extend([value] if isinstance(value, str) else [])
+        return value
+
+    mapped_json([*action.model_dump(exclude={"type"}).values()], add)
+    return found
 
 
 def in_words(text: str | None) -> str:
@@ -384,10 +443,11 @@ def in_words(text: str | None) -> str:
     if not text:
         return "no action"
     fields = json.loads(text)
-    kind = fields.pop("type")
+    kind, tool = fields.pop("type"), fields.pop("name", None)
     points = [f"({fields.pop(x):.3f}, {fields.pop(y):.3f})" for x, y in (("x", "y"), ("to_x", "to_y")) if x in fields]
     rest = [json.dumps(value, ensure_ascii=False) for value in fields.values()]
-    return " ".join(part for part in (kind.replace("_", " "), " to ".join(points), *rest) if part)
+    named = [kind.replace("_", " "), *([str(tool)] if tool else [])]
+    return " ".join(part for part in (*named, " to ".join(points), *rest) if part)
 
 
 def seconds_of(action: Action) -> float | None:

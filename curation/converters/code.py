@@ -77,7 +77,7 @@ def write_code(action: Action, style: Style) -> str:
     return written or _call(f"{OWN}.{action.type}", **rounded)
 
 
-def _call(name: str, *given: object, **named: object) -> str:
+def _call(name: str, /, *given: object, **named: object) -> str:
     written = [repr(one) for one in given] + [f"{key}={value!r}" for key, value in named.items()]
     return f"{name}({', '.join(written)})"
 

@@ -5,6 +5,7 @@ registers and makes the environment. It needs gymnasium (the extra `gym`) and a 
 """
 
 import base64
+import json
 import string
 from typing import Any
 
@@ -30,12 +31,12 @@ class GymGuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     """One session on a server, as a gymnasium environment.
 
     An observation is the screenshot, (height, width, 3) of uint8, and the instruction. An action names its `type` by
-    its number in `TYPED`; `point` and `to` are fractions of the screen in [0, 1], `path` names a file, and `text` is
-    any other text. Fields that the type does not use are ignored. `terminated` means a verdict, or that the policy
-    ended the episode. A step's reward is the change of the episode's reward, so that the sum over the steps is the
-    episode's reward. `truncated` means a limit or a failure that the server reports; `info["failure"]` has the boundary
-    of a failure. Mask outages, since they are no reward of 0. An action that the server refuses has no effect, and
-    `info["action_error"]` has the reason.
+    its number in `TYPED`; `point` and `to` are fractions of the screen in [0, 1], `path` names a file or a tool, and
+    `text` is any other text, such as a tool's arguments as JSON. Fields that the type does not use are ignored.
+    `terminated` means a verdict, or that the policy ended the episode. A step's reward is the change of the episode's
+    reward, so that the sum over the steps is the episode's reward. `truncated` means a limit or a failure that the
+    server reports; `info["failure"]` has the boundary of a failure. Mask outages, since they are no reward of 0. An
+    action that the server refuses has no effect, and `info["action_error"]` has the reason.
 
     Args:
         url: the server's base URL.
@@ -146,8 +147,17 @@ def written(action: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {"type": kind, "direction": DIRECTIONS[int(action["direction"])]}
     for names, point in ((("x", "y"), action["point"]), (("to_x", "to_y"), action["to"])):
         values |= {name: min(1.0, max(0.0, float(one))) for name, one in zip(names, point, strict=True)}
-    values |= {**dict.fromkeys(_FIELDS, str(action["text"])), "path": str(action.get("path", ""))}
+    text, path = str(action["text"]), str(action.get("path", ""))
+    values |= {**dict.fromkeys(_FIELDS, text), "path": path, "name": path, "arguments": _object(text)}
     return {name: values[name] for name in TYPES[kind].model_fields if name in values}
+
+
+def _object(text: str) -> Any:
+    """Returns the JSON of a text, or the text itself, which the server refuses."""
+    try:
+        return json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text
 
 
 if ID not in gymnasium.registry:

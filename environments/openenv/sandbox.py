@@ -8,7 +8,7 @@ from environments.openenv.client import CAPACITY, INVALID, OpenEnvSession, Serve
 from environments.openenv.mapping import decode, filled, found, picture_of, values_of
 from environments.sandbox import Sandbox
 from environments.verifier import OwnOutcome
-from schemas.action import Action, CallUser, Finished
+from schemas.action import Action, CallUser, Finished, UseTool
 from schemas.failure import ActionFailure, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask
@@ -30,8 +30,12 @@ class OpenEnvSandbox(Sandbox):
         session: makes a new session at each call.
     """
 
+    has_tools = True
+
     def __init__(self, config: "ForeignConfig", session: Callable[[], OpenEnvSession]) -> None:
         super().__init__(config)
+        if config.actions:
+            self.can = f"the environment takes {', '.join(config.actions)}"
         self._config, self._session = config, session
         self._client = session()
         self._answer: StepResponse | None = None
@@ -85,7 +89,13 @@ class OpenEnvSandbox(Sandbox):
     async def _perform(self, action: Action) -> str | None:
         if self._answer is not None and self._answer.done:
             return None  # a judge scores this task, and the screen stays
-        await self._take(action.type, await self._sent(action))
+        try:
+            answer = await self._sent(action)
+        except ActionFailure as failure:
+            if not isinstance(action, UseTool):
+                raise
+            return failure.reason
+        await self._take(action.type, answer)
         assert self._answer is not None
         refused = found(_data(self._answer), self._config.action_error)
         return str(refused)[:400] if refused else None
@@ -102,13 +112,16 @@ class OpenEnvSandbox(Sandbox):
             raise SandboxFailure(str(error)) from error
         except ServerRefused as error:
             if error.code == INVALID:
-                raise ActionFailure(f"the environment takes no such {action.type}: {error.message}") from error
+                what = f"tool {action.name[:80]!r}" if isinstance(action, UseTool) else f"such {action.type}"
+                raise ActionFailure(f"the environment takes no {what}: {error.message}"[:400]) from error
             raise SandboxFailure(f"{self._client.place} refuses {action.type}: {error}") from error
 
     def _written(self, action: Action) -> dict[str, Any]:
         if not self._config.actions:
             return action.model_dump()
         template = self._config.actions.get(action.type)
+        if template is None and isinstance(action, UseTool):
+            raise ActionFailure(f"there is no tool {action.name[:80]!r}: {self.can}")
         if template is None:
             raise ActionFailure(f"this environment cannot perform {action.type}")
         return filled(template, values_of(action, self._seen.width, self._seen.height))
@@ -118,8 +131,12 @@ class OpenEnvSandbox(Sandbox):
         read."""
         if (boundary := answer.metadata.get("failure")) is not None:
             raise _failure(str(boundary), str(answer.metadata.get("reason") or "no reason given")[:400])
+        shown = found(answer.observation, self._config.screenshot)
+        if what == "tool" and shown is None:  # a tool's answer may have no screen, and the last one stays
+            self._answer, self._rewards = answer, self._rewards + (answer.reward or 0.0)
+            return
         try:
-            png, width, height = picture_of(found(answer.observation, self._config.screenshot))
+            png, width, height = picture_of(shown)
             if what == "reset" or answer.done:  # the rollout decodes the other screens
                 await asyncio.to_thread(decode, png)
         except ValueError as error:

@@ -31,7 +31,7 @@ def schema() -> dict[str, Any]:
     """Returns the function's schema in OpenAI's form: an action of this project, with the fields of its type."""
     named = {name for kind in TYPES.values() for name in kind.model_fields} - {"type"}
     point = {"type": "number", "description": "A fraction of the screen."}
-    kinds = {**dict.fromkeys(POINTS, point), "seconds": {"type": "number"}}
+    kinds = {**dict.fromkeys(POINTS, point), "seconds": {"type": "number"}, "arguments": {"type": "object"}}
     fields = {name: kinds.get(name, {"type": "string"}) for name in sorted(named)}
     about = "Acts on the screen and shows it; begin with wait, which shows the first one and what is asked."
     properties = {"type": {"type": "string", "enum": list(TYPES)}, **fields}

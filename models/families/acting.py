@@ -30,7 +30,7 @@ _MARKED = re.compile(
 )
 """A call behind UI-TARS's label (`file(s)` is a word), in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2, in a
 field of Step-GUI, or in a line of code, also within a block or behind other code."""
-_TYPES = TYPES.keys() - {"note"}
+_TYPES = TYPES.keys() - {"note", "tool"}
 """Types of action that are not also usual types of other objects."""
 _OBJECT = re.compile(r"\{\s*+\"[\w ]+\"\s*+:")
 _NONE = re.compile(r"\W*+(?:(?:none|null|no|nothing|n/?a|not applicable)\b|\Z)", re.IGNORECASE)

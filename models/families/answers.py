@@ -56,7 +56,7 @@ _KNOWN = {name.lower() for name in (*_FUNCTIONS, *_TOOLS)}
 _NUMBERS = re.compile(r"\s*+(?:<\w{1,20}>)?[\s(\[]*+-?\d[-\d.]*+(?:[\s,]++-?\d[-\d.]*+)+[\s)\]]*+(?:</\w{1,20}>)?\s*")
 _DIGITS = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_WEAK = ("key", "input", "type", "note")
+_WEAK = ("key", "input", "type", "note", "tool")
 """Names of actions that are also kinds of other objects."""
 _MOST = 100_000
 """Maximum characters of an answer that may be a call."""

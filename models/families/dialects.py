@@ -9,7 +9,8 @@ In a model's text, a coordinate is a thousandth of the screen or a pixel of the 
 (`models.families.reading`), as the public parser does.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -51,7 +52,9 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
             key = box if dialect != "point" else "start_point" if action.type == "drag" and not prefix else point
             arguments.append(f"{key}='{_point(x, y, dialect)}'")
     for key, value in fields.items():
-        if isinstance(value, str) and (value or action.type != "finished"):
+        if isinstance(value, Mapping):
+            arguments.append(f"{key}='{_escape(json.dumps(value, ensure_ascii=False))}'")
+        elif isinstance(value, str) and (value or action.type != "finished"):
             arguments.append(f"{key}='{_escape(value)}'")
         elif not isinstance(value, str):
             arguments.append(f"{key}={written_seconds(value, 0)}")

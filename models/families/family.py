@@ -34,7 +34,7 @@ from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
 from models.families.thinking import opened, read_reply
 from models.policy import Context
 from models.tiny.tokens import GRID
-from schemas.action import Action
+from schemas.action import Action, UseTool, texts_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
@@ -87,6 +87,8 @@ class ModelFamily:
     """The checkpoint's added tokens (`models.families.outside`), which texts from outside may hold; empty where no
     checkpoint was given."""
 
+    tooled: tuple[str, ...] = ()
+    """Templates whose prompts may list functions of the environment (`policy.tools`)."""
     several: tuple[str, ...] = ("computer", "hybrid")
     """Templates under which a reply may have several calls. They are performed in order, at most `MAX_ACTIONS`."""
     joint = "\n\n"
@@ -98,6 +100,7 @@ class ModelFamily:
         self.dialect: str = self.own_dialect or config.dialect
         self.rule = config.context_rule
         """Rule for the screens of a prompt."""
+        self.tools = tuple(config.tools)
         self._history_turns, self._older = config.history_turns, config.older
         self.thinks = config.thoughts
 
@@ -123,6 +126,12 @@ class ModelFamily:
             raise UsageError(
                 f"`policy.history_images` is {config.history_images}, but {name} sees only the current screen.",
                 "Set it to 1.",
+            )
+        if config.tools and config.template not in self.tooled:
+            raise UsageError(
+                f"`policy.tools` lists {counted(len(config.tools), 'function')}, and the prompt of {name} for "
+                f"`policy.template` {config.template} has no place for them.",
+                "Remove `policy.tools`, or take another `policy.family`.",
             )
         for key, asked, known in (
             ("template", config.template, self.templates),
@@ -201,7 +210,11 @@ class ModelFamily:
     def markup(self) -> frozenset[str]:
         """Lists the texts in the form of a token that the family itself writes, such as `<tool_call>`."""
         found = set[str]()
-        for action in (*SAMPLES, *TOOL_SAMPLES):
+        called = [
+            UseTool(name=one.name, arguments=dict.fromkeys(one.parameters.get("properties", ()), "?"))
+            for one in self.tools
+        ]
+        for action in (*SAMPLES, *TOOL_SAMPLES, *called):
             with suppress(UsageError):  # the template has no such action
                 found |= names_in(self.reply("?", [action], _ANY), self.tokens)
         return frozenset(found)
@@ -241,8 +254,8 @@ class ModelFamily:
                 if self.write_actions(read.actions, _ANY) == text:
                     return marked(self.write_actions(plain, _ANY), self.markup, self.tokens)
         for one in (*read.actions, *read.dropped)[1:]:
-            for field in one.model_dump(exclude={"type"}).values():
-                if isinstance(field, str) and names_in(field, self.tokens):
+            for field in texts_of(one):
+                if names_in(field, self.tokens):
                     for literal in (json.dumps(field, ensure_ascii=False), json.dumps(field), repr(field)):
                         text = text.replace(literal, self._mark(literal))
         return marked(text, self.markup, self.tokens)
@@ -265,10 +278,20 @@ class ModelFamily:
         system = self._system((screen.width, screen.height), context.thinks)
         return messages_of(context, self.rule, system, self.limits, self.collapsed)
 
-    def steps(self, context: Context, reply: Callable[[PastStep], str]) -> list[Message]:
+    def steps(
+        self, context: Context, reply: Callable[[PastStep], str], result: Callable[[PastStep], str] | None = None
+    ) -> list[Message]:
         """Builds the turns behind the instruction: step by step a screen and the reply to it, then the current
-        screen."""
-        return steps_of(context, self.rule, reply, self.limits, self.collapsed)
+        screen. `result` writes the result of a reply's call, if the prompt has it."""
+        return steps_of(context, self.rule, reply, self.limits, self.collapsed, result)
+
+    def refused_tool(self, turn: PastStep) -> str:
+        """Returns the reason why a function of the environment refused the call of a past step; empty if none did."""
+        if not (self.tools and turn.error):
+            return ""
+        size = turn.observation.width, turn.observation.height
+        actions = self.read_answer(unmarked(turn.action_text), size).actions
+        return turn.error if any(isinstance(one, UseTool) for one in actions) else ""
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """Builds a chat that asks about screens outside of any trajectory; `acts` asks for an action instead of a

@@ -18,7 +18,7 @@ from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part, text_turn
 from models.families.reading import WIDE, ParsedReply, Sides, place_in, without_opening
 from models.families.screen import Size
-from models.families.template import template
+from models.families.template import filled, template
 from models.families.thinking import readable
 from models.families.tools import Tool, in_json, read_calls, units, where
 from models.policy import Context
@@ -29,6 +29,7 @@ from schemas.action import (
     Click,
     Drag,
     Finished,
+    LeftDouble,
     LongPress,
     OpenApp,
     PressBack,
@@ -37,8 +38,10 @@ from schemas.action import (
     PressMenu,
     Scroll,
     Type,
+    UseTool,
     Wait,
     action_of,
+    type_and_place,
 )
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
@@ -55,14 +58,17 @@ class MaiUiFamily(ModelFamily):
 
     counts = "999ths"
     templates = ("mobile", "grounding")
+    tooled = ("mobile",)
     folds = True
     dialects = ("box_v1",)
     max_new_tokens = 2048
     own_dialect = "tool_call"
 
     def __init__(self, config: PolicyConfig) -> None:
-        self.asks_without = self.shows_past = config.template != "grounding"
+        self.shows_past = config.template != "grounding"
+        self.asks_without = self.shows_past and not config.tools
         super().__init__(config)
+        self.spec = replace(TOOL, open=bool(config.tools))
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of the task and all past replies, the last of them with their screens, then the current screen.
@@ -72,7 +78,8 @@ class MaiUiFamily(ModelFamily):
         if self.template == "grounding":
             return self.question(context.instruction, [context.observation], acts=True)
         chat = [text_turn("system", self._prompt(context.thinks)), text_turn("user", context.instruction)]
-        return [*chat, *self.steps(context, lambda turn: self._reply(turn.thought, turn.action_text))]
+        replies = self.steps(context, lambda turn: self._reply(turn.thought, turn.action_text), self.refused_tool)
+        return [*chat, *replies]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """Builds the question as `ModelFamily.question`, in one turn."""
@@ -89,10 +96,12 @@ class MaiUiFamily(ModelFamily):
         sides = self.sides(screen)
         if self.template == "grounding" and isinstance(action, Click):
             return f"{_OPEN}\n{_compact({'coordinate': units(action.x, action.y, sides)})}\n{_CLOSE}"
-        call = None if self.template == "grounding" else _call(action, sides)
+        if isinstance(action, UseTool) and self.tools and action.name not in TOOL.names:
+            return in_json(action.name, action.arguments, (",", ":"))
+        call = None if self.template == "grounding" else self._call(action, sides)
         if call is None:
             raise UsageError(
-                f"`policy.template` is {self.template}: mai-ui has no action there for {action.type}.",
+                f"`policy.template` is {self.template}: mai-ui has no action there for {type_and_place(action)}.",
                 "Take another template or another `policy.family`.",
             )
         return in_json("mobile_use", call, (",", ":"))
@@ -111,10 +120,21 @@ class MaiUiFamily(ModelFamily):
         return readable(thought, bare, forms, lambda answer: self._read(answer, WIDE))
 
     def _read(self, answer: str, sides: Sides) -> ParsedReply:
-        found = read_point(answer, sides) if self.template == "grounding" else read_calls(answer, sides, TOOL)
+        found = read_point(answer, sides) if self.template == "grounding" else read_calls(answer, sides, self.spec)
         return replace(found, tagged=True)
 
+    def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
+        """Builds the arguments of the call for an action; None if the prompt has no such action."""
+        if self.tools and isinstance(action, LeftDouble):
+            return {"action": "double_click", "coordinate": units(action.x, action.y, sides)}
+        if self.tools and isinstance(action, CallUser) and action.content:
+            return {"action": "ask_user", "text": action.content}
+        return _call(action, sides)
+
     def _prompt(self, thinks: bool) -> str:
+        if self.tools:
+            listed = [json.dumps(tool.model_dump(), ensure_ascii=False) for tool in self.tools]
+            return filled("mai-ui-mobile-tools.txt", tools="\n".join(listed))
         return template(f"mai-ui-{self.template}{'' if thinks else '-plain'}.txt")
 
 

@@ -40,6 +40,7 @@ from schemas.action import (
     Scroll,
     TripleClick,
     Type,
+    UseTool,
     Wait,
     action_of,
     point_of,
@@ -199,7 +200,8 @@ class OpenWebRlFamily(QwenFamily):
         """Yields the function of each call of a reply, and the number of its actions, until one cannot be read."""
         try:
             for call, begin, end in written_calls(turn.action_text, 0, self.spec):
-                yield str(call["action"]), len(self._read(turn.action_text[begin:end], WIDE).actions)
+                name = call.name if isinstance(call, UseTool) else str(call["action"])
+                yield name, len(self._read(turn.action_text[begin:end], WIDE).actions)
         except (ValueError, RecursionError):
             return
 

@@ -21,7 +21,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.text import TOKEN_FORMS, ZERO_WIDTH
+from common.text import TOKEN_FORMS, ZERO_WIDTH, mapped_json
 from schemas.action import Action
 from schemas.config.policy import PolicyConfig
 
@@ -80,8 +80,12 @@ def unmarked(text: str) -> str:
 
 def marked_action(action: Action, tokens: Collection[str] = ()) -> Action:
     """Marks the texts of an action; returns the same object if nothing in it may be a token."""
-    fields = {name: value for name, value in action.model_dump(exclude={"type"}).items() if isinstance(value, str)}
-    changed = {name: new for name, value in fields.items() if (new := marked(value, tokens=tokens)) != value}
+
+    def mark(value: Any) -> Any:
+        return marked(value, tokens=tokens) if isinstance(value, str) else value
+
+    fields = action.model_dump(exclude={"type"})
+    changed = {name: new for name, value in fields.items() if (new := mapped_json(value, mark)) != value}
     return action.model_copy(update=changed) if changed else action
 
 

@@ -81,6 +81,7 @@ def steps_of(
     reply: Callable[[PastStep], str],
     limits: ImageLimits | None = None,
     collapsed: str = COLLAPSED,
+    result: Callable[[PastStep], str] | None = None,
 ) -> list[Message]:
     """Builds the turns behind the instruction: step by step a screen and the reply to it, then the current screen.
 
@@ -90,6 +91,7 @@ def steps_of(
         reply: writes the reply of a past step.
         limits: limits to which screens are resized; None shows them unchanged.
         collapsed: the text that replaces a folded screen, except the first one, whose place the instruction takes.
+        result: writes the result of a past step's call, which follows the reply; an empty text is left out.
     """
     chat = list[Message]()
     folded = rule.folded(len(context.turns) + 1)
@@ -99,6 +101,8 @@ def steps_of(
         elif rule.folds and position and collapsed:
             chat.append(text_turn("user", collapsed))
         chat.append(text_turn("assistant", reply(turn)))
+        if result is not None and (text := result(turn)):
+            chat.append(text_turn("user", text))
     return [*chat, screen_turn(context.observation, limits)]
 
 

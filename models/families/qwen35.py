@@ -12,9 +12,9 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, cast
 
 from models.families.acting import names_call
 from models.families.outside import REASONED, unmarked
@@ -39,9 +39,10 @@ from models.families.tools import (
     valued,
     written_calls,
 )
-from models.families.xml import QWEN
+from models.families.xml import QWEN, XmlGrammar
 from models.policy import Context
-from schemas.action import Action, CallUser, Finished, MouseDown, MouseUp, Press, Release, Scroll, Wait
+from schemas.action import Action, CallUser, Finished, MouseDown, MouseUp, Press, Release, Scroll, UseTool, Wait
+from schemas.config.policy import PolicyConfig, ToolConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name
 from schemas.observation import PastStep
@@ -116,6 +117,50 @@ def _literal(text: str) -> Any:
         return json.loads(json.dumps(ast.literal_eval(text)))
 
 
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """Functions of the environment, for reading their calls."""
+
+    texts: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Arguments of each function that are texts by its schema."""
+
+    @classmethod
+    def of(cls, tools: Sequence[ToolConfig]) -> "Functions":
+        """Collects the arguments that are texts."""
+        return cls({tool.name: frozenset(_texts_in(tool.parameters.get("properties"))) for tool in tools})
+
+    @property
+    def grammar(self) -> XmlGrammar:
+        """Returns the grammar in which these arguments hold any text."""
+        return replace(QWEN, texts=QWEN.texts.union(*self.texts.values()))
+
+    def call(self, name: str, arguments: Mapping[str, object]) -> UseTool:
+        """Makes a call; an argument that is no text by its schema is JSON, if it can be read as that."""
+        texts = self.texts.get(name, frozenset[str]())
+        return UseTool(
+            name=name, arguments={key: one if key in texts else _json(one) for key, one in arguments.items()}
+        )
+
+
+def _texts_in(properties: object) -> Iterator[str]:
+    """Yields the names of the properties of a JSON schema whose type is `string`."""
+    named = cast(Mapping[str, Any], properties) if isinstance(properties, Mapping) else {}
+    yield from (name for name, one in named.items() if isinstance(one, Mapping) and one.get("type") == "string")
+
+
+def _json(value: object) -> object:
+    """Returns the value of a JSON text, or the text itself."""
+    try:
+        return json.loads(str(value), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(name)
+
+
+NO_FUNCTIONS = Functions()
 BASE = Tool(names=("computer_use", "mobile_use"), value=_value, holds=True)
 """Actions of Qwen3.5."""
 INTERNAL = replace(
@@ -133,15 +178,24 @@ class Qwen35Family(QwenFamily):
 
     counts = "999ths"
     templates = ("computer", "mobile")
+    tooled = ("computer", "mobile")
     folds = True
     max_new_tokens = 32_768
     version: ClassVar[str] = "3.5"
     """Version of the prompt."""
     spec = BASE
+    internal: ClassVar[bool] = False
+    """Whether the tool has the actions of Qwen3.6."""
     prose: ClassVar[bool] = False
     """Whether a reply without a call is the last one."""
     reasons: ClassVar[bool] = False
     """Whether the chat template takes a past turn's thinking only from `reasoning_content`."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.own = replace(self.spec, open=bool(config.tools))
+        """The tool whose calls are read."""
+        self.functions = Functions.of(config.tools)
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of tools, then the instruction with the first screen, then replies and screens."""
@@ -157,7 +211,9 @@ class Qwen35Family(QwenFamily):
             parts = [*image, text_part(asked)]
             if position:
                 inner = image or [text_part(self.collapsed)]
-                parts = [text_part("<tool_response>\n"), *inner, text_part("\n</tool_response>")]
+                refused = self.refused_tool(turns[position - 1])
+                reason = [text_part(f"{refused}\n")] if refused else []
+                parts = [text_part("<tool_response>\n"), *reason, *inner, text_part("\n</tool_response>")]
             chat.append({"role": "user", "content": parts})
             if position < len(turns):
                 chat.append(self._past(turns[position]))
@@ -174,13 +230,13 @@ class Qwen35Family(QwenFamily):
             if self.read_answer(plain, screen).actions == (Finished(content=plain),):
                 return action.content
         try:
-            written = "\n".join(in_xml(self.tool, one) for one in self._arguments(action))
+            written = self._called(action)
         except ValueError as error:
             raise UsageError(
                 f"`policy.template` is {self.template}: {error}.",
                 "Take the other of computer and mobile, or another family.",
             ) from error
-        read = read_xml(unmarked(written), GRID, self.spec).actions
+        read = self._read(unmarked(written)).actions
         if [_texts(one) for one in read] != [{key: unmarked(value) for key, value in _texts(action).items()}]:
             raise UsageError(
                 f"Qwen{self.version} has no way to write the texts of this {action.type}, which end its own tags.",
@@ -193,7 +249,16 @@ class Qwen35Family(QwenFamily):
         if self.prose and not _acts(answer) and (words := answer.strip()):
             done = CallUser() if _gives_up(words) else Finished(content=words)
             return ParsedReply("", words, (done,), tagged=True)
-        return read_xml(answer, GRID, self.spec)
+        return self._read(answer)
+
+    def _read(self, text: str) -> ParsedReply:
+        return read_xml(text, GRID, self.own, self.functions)
+
+    def _called(self, action: Action) -> str:
+        """Writes the calls of an action; raises ValueError if there is none."""
+        if isinstance(action, UseTool) and self.tools and action.name not in self.own.names:
+            return in_xml(action.name, action.arguments)
+        return "\n".join(in_xml(self.tool, one) for one in self._arguments(action))
 
     def _arguments(self, action: Action) -> list[dict[str, Any]]:
         if self.tool == "mobile_use":
@@ -201,12 +266,12 @@ class Qwen35Family(QwenFamily):
         if isinstance(action, Scroll) and action.x is not None:  # a scroll is where the pointer is
             scroll = arguments_of(action, self.tool, GRID, self.spec)[0]
             return [{"action": "mouse_move", "coordinate": scroll.pop("coordinate")}, scroll]
-        if isinstance(action, Press | Release) and self.spec is INTERNAL:
+        if isinstance(action, Press | Release) and self.internal:
             name = "key_down" if isinstance(action, Press) else "key_up"
             return [{"action": name, "keys": [pyautogui_name(action.key)]}]
-        if isinstance(action, MouseDown | MouseUp) and self.spec is INTERNAL:
+        if isinstance(action, MouseDown | MouseUp) and self.internal:
             return [held_button(action, GRID)]
-        if isinstance(action, CallUser) and action.content and self.spec is INTERNAL:
+        if isinstance(action, CallUser) and action.content and self.internal:
             return [{"action": "call_user", "text": action.content}]
         return arguments_of(action, self.tool, GRID, self.spec)
 
@@ -239,7 +304,11 @@ class Qwen35Family(QwenFamily):
         if not written.startswith(OPEN) or not written.removeprefix(OPEN).lstrip().startswith("{"):
             return written
         try:
-            return "\n".join(in_xml(self.tool, call) for call, _, _ in written_calls(written, 0, self.spec))
+            calls = [call for call, _, _ in written_calls(written, 0, self.own)]
+            return "\n".join(
+                in_xml(call.name, call.arguments) if isinstance(call, UseTool) else in_xml(self.tool, call)
+                for call in calls
+            )
         except (ValueError, RecursionError):
             return written
 
@@ -248,8 +317,9 @@ class Qwen35Family(QwenFamily):
         file = "qwen-mobile_use.json" if self.tool == "mobile_use" else f"qwen{kind}-{self.tool}.json"
         tool = json.loads(template(file))
         tool["description"] = tool["description"].replace("{width}", "999").replace("{height}", "999")
-        written = json.dumps({"type": "function", "function": tool}, ensure_ascii=False)
-        return filled(f"qwen{kind}-system.txt", tools=written)
+        listed = [tool, *(one.model_dump() for one in self.tools)]
+        written = [json.dumps({"type": "function", "function": one}, ensure_ascii=False) for one in listed]
+        return filled(f"qwen{kind}-system.txt", tools="\n".join(written))
 
 
 class Qwen36Family(Qwen35Family):
@@ -257,6 +327,7 @@ class Qwen36Family(Qwen35Family):
 
     version = "3.6"
     spec = INTERNAL
+    internal = True
     prose = True
 
 
@@ -267,7 +338,7 @@ class Qwen38Family(Qwen36Family):
     reasons = True
 
 
-def read_xml(text: str, sides: Sides, tool: Tool) -> ParsedReply:
+def read_xml(text: str, sides: Sides, tool: Tool, functions: Functions = NO_FUNCTIONS) -> ParsedReply:
     """Reads the thought and the actions of a reply with calls as XML; never raises for any text of a model.
 
     Calls in JSON are read, too, as a server's parser leaves them.
@@ -276,10 +347,11 @@ def read_xml(text: str, sides: Sides, tool: Tool) -> ParsedReply:
         text: the sentence, then one or several `<tool_call>`s.
         sides: width and height of the screen, in units of the coordinates.
         tool: the family's tool.
+        functions: functions of the environment, if `tool` is open for their calls.
     """
     begun, in_json = _CALL.search(text), _JSON.search(text)
     if begun and not (in_json and in_json.start() < begun.start()):
-        found = perform(text, begun.start(), _calls(text, begun, tool), sides, tool)
+        found = perform(text, begun.start(), _calls(text, begun, tool, functions), sides, tool)
         thought = text[: begun.start()].strip()
     else:
         found = read_calls(text, sides, tool)
@@ -301,17 +373,20 @@ def read_xml(text: str, sides: Sides, tool: Tool) -> ParsedReply:
     )
 
 
-def _calls(text: str, begun: re.Match[str] | None, tool: Tool) -> Iterator[Written]:
+def _calls(text: str, begun: re.Match[str] | None, tool: Tool, functions: Functions) -> Iterator[Written]:
     """Yields the arguments, begin and end of each call; raises ValueError for a call of another tool."""
+    grammar = functions.grammar
     while begun:
-        call = next(QWEN.calls(text, begun.end()), None)
+        call = next(grammar.calls(text, begun.end()), None)
         if call is None:
             raise ValueError("a tool call without a function")
         if call.twice:
             raise ValueError(f"argument {call.twice!r} twice")
-        if call.name not in tool.names:
+        if call.name not in tool.names and not tool.open:
             raise ValueError(no_tool(call.name, tool))
-        yield valued(call.arguments, tool), begun.start(), call.end
+        own = call.name in tool.names
+        given = valued(call.arguments, tool) if own else functions.call(call.name, call.arguments)
+        yield given, begun.start(), call.end
         begun = _CALL.search(text, call.end)
 
 
@@ -342,4 +417,7 @@ def _between(thought: str) -> str:
 
 def _texts(action: Action) -> dict[str, str]:
     """Returns the texts of an action except the names of its keys, which the tool writes in another way."""
-    return {key: value for key, value in action.model_dump(exclude={"key"}).items() if isinstance(value, str)}
+    texts = {key: value for key, value in action.model_dump(exclude={"key"}).items() if isinstance(value, str)}
+    if isinstance(action, UseTool):
+        texts["arguments"] = json.dumps(action.arguments, ensure_ascii=False, sort_keys=True)
+    return texts

@@ -7,6 +7,7 @@ tokens, `<point>` or `<bbox>`, and UI-TARS-2's XML. Thinking between tags is spl
 """
 
 import ast
+import json
 import re
 import textwrap
 import warnings
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from math import inf
-from typing import cast
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -328,6 +329,8 @@ def _actions(call: NamedCall, sides: Sides) -> tuple[list[Action], list[str]]:
         fields["key"] = together_in(cast(list[str], key))
     elif name in ("hotkey", "press", "release") and isinstance(key := fields.get("key"), str):
         fields["key"] = together(names_of(key)) if name == "hotkey" else single(key)
+    if name == "tool" and isinstance(written := fields.get("arguments"), str):
+        fields["arguments"] = decoded_object(written)
     if name == "finished" and "status" in fields:
         status = fields.pop("status")
         fields["type"] = "finished" if is_unset(status) or means_success(status) else "call_user"
@@ -469,6 +472,17 @@ def _thought(text: str) -> str:
     text = without_opening(_SEED.sub("", _ENVIRONMENT.sub("", text))).strip()
     label = _THOUGHT.search(text)
     return _THOUGHT.sub("", text, count=1 if label and label[1].lower() == "thought" else 2).strip()
+
+
+def decoded_object(text: str) -> dict[str, Any]:
+    """Decodes the arguments of a tool, written as a JSON object; raises ValueError for any other text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"`arguments` is no JSON: {text[:60]!r}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"`arguments` is no JSON object: {text[:60]!r}")
+    return cast(dict[str, Any], found)
 
 
 def _literal(text: str) -> object:

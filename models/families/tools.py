@@ -66,9 +66,11 @@ from schemas.action import (
     Scroll,
     TripleClick,
     Type,
+    UseTool,
     Wait,
     action_of,
     point_of,
+    type_and_place,
 )
 from schemas.keyboard import MAX_KEYS, names_of, pyautogui_names, single, together_in
 from schemas.problem import named_problem
@@ -133,8 +135,8 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)  # models lea
 _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
 
 Place = tuple[float, float]
-Written = tuple[Mapping[str, Any], int, int]
-"""Arguments of a call, and its begin and end in the reply."""
+Written = tuple[Mapping[str, Any] | UseTool, int, int]
+"""Arguments of a call, or the call of a function of the environment, and its begin and end in the reply."""
 Performed = Callable[[Arguments, Sides], list[Action]]
 
 
@@ -153,6 +155,7 @@ class Tool:
         named: whether each action is a function, so that the name of a call is its action.
         enters: whether typing presses enter if the call does not say so.
         value: converts an argument that is a text, by its name.
+        open: whether a call of any other name is a call of a function of the environment; otherwise it is an error.
     """
 
     names: tuple[str, ...] = NAMES
@@ -165,6 +168,7 @@ class Tool:
     named: bool = False
     enters: bool = False
     value: Callable[[str, str], Any] = field(default=lambda name, text: text)
+    open: bool = False
 
 
 def read_calls(text: str, sides: Sides, tool: Tool | None = None) -> ParsedReply:
@@ -202,6 +206,11 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
     others, last = list[str](), -1
     try:
         for call, start, end in calls:
+            if isinstance(call, UseTool):
+                others, last = [*others, text[last:start] if last >= 0 else ""], end
+                actions += [*(_moves(cursor) if moved is not None else []), call]
+                moved = None
+                continue
             named, arguments = tuple(call), Arguments(call)
             before = cursor
             found, cursor = _action(arguments, sides, cursor, tool)
@@ -286,7 +295,7 @@ def written_calls(text: str, begin: int, tool: Tool) -> Iterator[Written]:
             raise ValueError("a tool call that is no JSON object")
         found = cast(dict[str, Any], call)
         name = found.pop("name", None)
-        if name not in (None, *tool.names):
+        if name not in (None, *tool.names) and not (tool.open and isinstance(name, str)):
             raise ValueError(no_tool(name, tool))
         held_in = "arguments" if "arguments" in found or not tool.named else "parameters"
         arguments = found.get(held_in, found)
@@ -295,6 +304,11 @@ def written_calls(text: str, begin: int, tool: Tool) -> Iterator[Written]:
         if not isinstance(arguments, dict):
             raise ValueError("a tool call whose arguments are no JSON object")
         given = cast(dict[str, Any], arguments)
+        if tool.open and name not in (None, *tool.names):
+            yield UseTool(name=cast(str, name), arguments=given), begin, end
+            following = _CALL.search(text, end)
+            begin = following.start() if following else -1
+            continue
         if tool.named and given.pop("action", name) != name:
             raise ValueError(f"{name} has an argument `action`")
         yield valued({"action": name, **given} if tool.named else given, tool), begin, end
@@ -507,7 +521,7 @@ def arguments_of(action: Action, tool: str, sides: Sides, spec: Tool | None = No
     made = _mobile(action, sides) if tool == "mobile_use" else _computer(action, sides, spec or Tool())
     if made is None:
         words = " with a text" if isinstance(action, CallUser) else ""
-        raise ValueError(f"{tool} has no action for {action.type}{words}")
+        raise ValueError(f"{tool} has no action for {type_and_place(action)}{words}")
     return made
 
 

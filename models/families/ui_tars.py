@@ -23,7 +23,7 @@ from models.families.screen import Size
 from models.families.template import filled, template
 from models.families.thinking import readable
 from models.policy import Context
-from schemas.action import Action, Click, MouseDown, MouseUp, Note
+from schemas.action import Action, Click, MouseDown, MouseUp, Note, UseTool, type_and_place
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
@@ -84,10 +84,9 @@ class UiTarsFamily(ModelFamily):
         Raises:
             UsageError: the family has no such action.
         """
-        if isinstance(action, Note):
-            raise UsageError(
-                f"{self.name or self._registered} has no action for note.", "Take another `policy.family`."
-            )
+        if isinstance(action, Note | UseTool):
+            name = self.name or self._registered
+            raise UsageError(f"{name} has no action for {type_and_place(action)}.", "Take another `policy.family`.")
         if self.points and isinstance(action, Click):
             columns, rows = self.sides(screen)
             return f"({round(action.x * columns)},{round(action.y * rows)})"
@@ -150,7 +149,7 @@ class DoubaoFamily(UiTarsFamily):
 PROMPTS = ("ui-tars-2-think.txt", "ui-tars-2-task.txt", "ui-tars-2-functions.txt")
 TOOLS = "tools.txt"
 _POINTS = (("", "point"), ("to_", "end_point"))
-_LACKS = ("long_press", "open_app", "middle_single", "triple_click", "note")
+_LACKS = ("long_press", "open_app", "middle_single", "triple_click", "note", "tool")
 """Actions that UI-TARS-2 lacks, as it lacks the buttons of phones."""
 
 
@@ -184,7 +183,7 @@ class UiTars2Family(ModelFamily):
         """
         middle = isinstance(action, MouseDown | MouseUp) and action.button == "middle"
         if middle or action.type.startswith("press_") or action.type in _LACKS:
-            raise UsageError(f"ui-tars-2 has no action for {action.type}.", "Take another `policy.family`.")
+            raise UsageError(f"ui-tars-2 has no action for {type_and_place(action)}.", "Take another `policy.family`.")
         columns, rows = self.sides(screen)
         fields = action.model_dump(exclude={"type"})
         given: dict[str, str] = {}

@@ -109,10 +109,12 @@ class XmlGrammar:
         return value[:-2] + "\n" if self.escapes and value.endswith("\\n") else value
 
 
-def _grammar(around: str, texts: tuple[str, ...], escapes: bool = False, trims: bool = False) -> XmlGrammar:
+def _grammar(
+    around: str, texts: tuple[str, ...], escapes: bool = False, trims: bool = False, name: str = r"\w+"
+) -> XmlGrammar:
     tag = re.compile(
-        rf"<(?:function{_NEVER}(?:=|\s+name=)['\"]?(?P<call>\w+)['\"]?"
-        rf"|parameter{_NEVER}(?:=|\s+name=)['\"]?(?P<argument>\w+)['\"]?"
+        rf"<(?:function{_NEVER}(?:=|\s+name=)['\"]?(?P<call>{name})['\"]?"
+        rf"|parameter{_NEVER}(?:=|\s+name=)['\"]?(?P<argument>{name})['\"]?"
         rf"|(?P<closed>/(?:parameter|function|{around})){_NEVER})\s*>"
     )
     ended = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/{around})|\Z)")
@@ -121,5 +123,5 @@ def _grammar(around: str, texts: tuple[str, ...], escapes: bool = False, trims: 
 
 SEED = _grammar("seed:tool_call", ("content", "text"), escapes=True)
 """UI-TARS-2's calls."""
-QWEN = _grammar("tool_call", ("text",), trims=True)
+QWEN = _grammar("tool_call", ("text",), trims=True, name=r"[\w.-]+")
 """Calls of Qwen3.5 and its successors (their chat templates)."""

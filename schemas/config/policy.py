@@ -88,6 +88,25 @@ class ServerConfig(Section):
         return self
 
 
+class ToolConfig(Section):
+    """One function of the environment, such as a tool of an MCP server, in OpenAI's form."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    """Name by which the policy calls the function."""
+    description: str = ""
+    """Description in the prompt."""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012  (pydantic copies it)
+    """JSON schema of the arguments."""
+
+    @model_validator(mode="after")
+    def _readable(self) -> "ToolConfig":
+        if not isinstance(self.parameters.get("properties", {}), dict):
+            raise ValueError(
+                f"policy.tools: `parameters.properties` of {self.name} is no table: name the arguments in it"
+            )
+        return self
+
+
 class PolicyConfig(Section):
     """The vision-language policy."""
 
@@ -131,6 +150,9 @@ class PolicyConfig(Section):
     """Prompt of the family. `computer`: a desktop or a browser. `browser`: a browser, for families with a prompt of its
     own. `mobile`: a phone. `grounding`: point at one element. `hybrid`: a screen with a shell and files
     (docs/hybrid.md)."""
+    tools: list[ToolConfig] = []  # noqa: RUF012  (pydantic copies it)
+    """Functions of the environment that the prompt lists, for families with tools (docs/tools.md). Their calls are the
+    action `tool`."""
     backend: str = "auto"
     """Backend of the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
     a `models.language_model.LanguageModel`. `auto` takes the server if one is set, else the fastest of the others."""
@@ -183,6 +205,8 @@ class PolicyConfig(Section):
         named = {"template", "dialect", "history_images", "history_turns", "older", "thoughts"}
         if self.context == "fold":
             named |= {"context", "live_images", "fold_images"}
+        if self.tools:
+            named |= {"tools"}
         return {**self.model_dump(include=named), "backend": "server" if self.acts_on_server else self.backend}
 
     @property
@@ -191,6 +215,13 @@ class PolicyConfig(Section):
         if self.context == "fold":
             return ContextRule(self.live_images, self.fold_images, folds=True)
         return ContextRule(self.history_images)
+
+    @model_validator(mode="after")
+    def _each_tool_once(self) -> "PolicyConfig":
+        names = [tool.name for tool in self.tools]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"policy.tools lists {twice} twice: remove one of them")
+        return self
 
     @model_validator(mode="after")
     def _require_history(self) -> "PolicyConfig":

@@ -137,6 +137,9 @@ export class ActionEditor {
     if (name === "command" || (name === "content" && this.form.elements.type.value === "write_file")) {
       return make("textarea", { name, class: "wide", rows: 4 }, value ?? "");
     }
+    if (name === "arguments") {
+      return make("textarea", { name, class: "wide", rows: 4 }, typeof value === "string" ? value : JSON.stringify(value ?? {}));
+    }
     if (!NUMBERS.includes(name)) {
       const made = make("input", { name, class: "wide" });
       made.value = value ?? "";
@@ -165,7 +168,7 @@ export class ActionEditor {
     for (const [name, required] of Object.entries(this.kinds[action.type])) {
       const value = this.form.elements[name].value;
       delete this.kept[name];
-      if (required || value !== "") action[name] = NUMBERS.includes(name) ? Number(value) : value;
+      if (required || value !== "") action[name] = NUMBERS.includes(name) ? Number(value) : name === "arguments" ? json(value) : value;
     }
     Object.assign(this.kept, action);
     return action;
@@ -173,6 +176,15 @@ export class ActionEditor {
 
   get thought() {
     return this.form.elements.thought.value;
+  }
+}
+
+/** The value of a text in JSON, or the text itself, which the server refuses. */
+function json(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
   }
 }
 

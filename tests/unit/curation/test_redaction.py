@@ -15,7 +15,7 @@ from curation.converters.exchanged import (
     StepAssessment,
 )
 from curation.redaction import Redactor, painted, typed
-from schemas.action import Click, Type, to_json
+from schemas.action import Click, Note, Type, UseTool, to_json
 from schemas.observation import Element
 
 CARD = "4111 1111 1111 1111"
@@ -124,6 +124,24 @@ def test_a_short_password_is_taken_out_of_what_was_typed_and_not_of_other_words(
     left = Redactor().record(Exchanged("one", "concatenate", steps), {screen.sha256: FORM})
     assert left.instruction == "concatenate" and left.steps[1].thought == "a cat"
     assert left.steps[1].action == Type(content="[redacted password]")
+
+
+def test_secrets_in_notes_and_in_a_tools_arguments_are_taken_out() -> None:
+    screen, number = picture(200), int(CARD.replace(" ", ""))
+    call = UseTool(name="pay", arguments={"id": MAIL, "cards": [{"number": number, "cvc": 7}], "ok": True})
+    typing = ExchangedStep(screen, "", Type(content="cat")), ExchangedStep(screen, "", Click(x=0.2, y=0.45))
+    steps = (
+        typing[1],
+        typing[0],
+        ExchangedStep(screen, "", call),
+        ExchangedStep(screen, "", Note(content=f"cat {CARD}")),
+    )
+    more = ExchangedStep(screen, "", UseTool(name="log_in", arguments={"word": "cat", "user": "concat"}))
+    left = Redactor().record(Exchanged("one", "Pay", (*steps, more)), {screen.sha256: FORM})
+    arguments = {"id": "[redacted e-mail]", "cards": [{"number": "[redacted card]", "cvc": 7}], "ok": True}
+    assert left.steps[2].action == UseTool(name="pay", arguments=arguments)
+    assert left.steps[3].action == Note(content="cat [redacted card]")
+    assert left.steps[4].action == UseTool(name="log_in", arguments={"word": "[redacted password]", "user": "concat"})
 
 
 def test_coordinates_ids_and_times_stay_and_what_is_typed_does_not() -> None:

@@ -168,6 +168,13 @@ def test_a_note_is_recorded_and_never_reaches_the_environment(monkeypatch: pytes
     assert found.trajectory.termination == "finished" and len(policy.shown) == 3 and end.action_type == "finished"
 
 
+def test_an_environment_without_tools_refuses_a_call_and_the_trajectory_goes_on() -> None:
+    found, policy = rolled(reply(WAIT, act.UseTool(name="search", arguments={"q": 1}), WAIT), reply(END))
+    why = "there is no tool 'search': the environment takes actions on its screen, such as click, scroll and type"
+    assert found.steps[0].action_error == policy.shown[1].turns[0].error == f"action 2 of 3: {why}; 1 not performed"
+    assert (found.trajectory.termination, found.trajectory.failure_boundary) == ("finished", None)
+
+
 def test_group_methods_train_on_a_reply_with_several_actions_once() -> None:
     wait = to_json(WAIT)
     steps = [("a", [wait, wait], (1,), (-0.1,)), ("b", [wait], (2,), (-0.2,))]

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from schemas import action as act
-from schemas.action import TYPES, action_of, from_json, point_of, seconds_of, to_json
+from schemas.action import TYPES, action_of, from_json, in_words, point_of, seconds_of, texts_of, to_json
 
 STORED = (
     '{"type":"click","x":0.25,"y":0.75}',
@@ -53,10 +53,17 @@ def test_the_types_of_stored_actions_keep_their_numbers() -> None:
         '{"seconds":5.0,"type":"long_press","x":0.25,"y":0.75}',
         '{"content":"Which file?","type":"call_user"}',
         '{"content":"The total is 5.","type":"note"}',
+        '{"arguments":{},"name":"ping","type":"tool"}',
+        '{"arguments":{"a":[1,1.0,true,null,{"b":"\\u00e9"}],"n":1e+300},"name":"a.b-c","type":"tool"}',
     ],
 )
 def test_an_optional_field_is_stored_if_it_is_set(text: str) -> None:
     assert to_json(from_json(text)) == text
+
+
+NESTED: dict[str, object] = {}
+for _ in range(32):
+    NESTED = {"a": [NESTED]}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +78,12 @@ def test_an_optional_field_is_stored_if_it_is_set(text: str) -> None:
         ({"type": "wait", "seconds": True}, "true is no number"),
         ({"type": "long_press", "x": 0, "y": 0, "seconds": 6}, "less than or equal to 5"),
         ({"type": "click", "x": 0, "y": 0, "seconds": 1}, "seconds"),
+        ({"type": "tool", "name": "", "arguments": {}}, "name"),
+        ({"type": "tool", "name": "a", "arguments": [1]}, "no JSON object"),
+        ({"type": "tool", "name": "a", "arguments": {"n": float("nan")}}, "not JSON compliant"),
+        ({"type": "tool", "name": "a", "arguments": {"n": {1, 2}}}, "no JSON"),
+        ({"type": "tool", "name": "a", "arguments": {"n": "x" * 100_001}}, "at most 100,000 are allowed"),
+        ({"type": "tool", "name": "a", "arguments": NESTED}, "more than 32 levels"),
     ],
 )
 def test_a_field_that_an_action_cannot_have_is_refused(fields: dict[str, object], problem: str) -> None:
@@ -82,3 +95,14 @@ def test_an_action_at_the_pointer_has_no_place() -> None:
     assert point_of(act.MouseDown()) is None and point_of(act.MouseUp(x=0.5, y=1)) == (0.5, 1)
     assert point_of(act.Move(x=0, y=1)) == (0, 1) and point_of(act.Wait()) is None
     assert seconds_of(act.Wait(seconds=2)) == 2 and seconds_of(act.MouseDown()) is None
+
+
+def test_a_tools_arguments_are_copied_made_storable_and_hashed_in_any_order() -> None:
+    given: dict[str, object] = {"b": "a\0", "a": [1, "\ud800"]}
+    one = act.UseTool(name="search", arguments=given)
+    given["c"] = 1
+    assert one.arguments == {"a": [1, "\\ud800"], "b": "a\\x00"}
+    other = act.UseTool(name="search", arguments={"b": "a\0", "a": [1, "\ud800"]})
+    assert one == other and hash(one) == hash(other) and len({one, other}) == 1
+    assert texts_of(one) == ["search", "a", "\\ud800", "b", "a\\x00"] and texts_of(act.Wait()) == []
+    assert in_words(to_json(one)) == 'tool search {"a": [1, "\\\\ud800"], "b": "a\\\\x00"}'

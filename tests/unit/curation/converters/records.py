@@ -38,6 +38,7 @@ def actions(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Ac
 
 
 SECONDS = st.integers(0, 5)
+JSON_VALUES = TEXT | st.integers(-9, 9) | st.booleans() | st.none() | st.lists(TEXT | st.just(0.5), max_size=2)
 ACTIONS: st.SearchStrategy[Action] = st.one_of(
     *(actions(kind, **POINT) for kind in ("click", "left_double", "triple_click", "right_single", "middle_single")),
     *(actions(kind, **POINT) for kind in ("move", "long_press")),
@@ -54,6 +55,7 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     actions("open_app", app_name=TEXT),
     actions("navigate", content=TEXT),
     actions("note", content=TEXT),
+    actions("tool", name=TEXT.filter(bool), arguments=st.dictionaries(TEXT, JSON_VALUES, max_size=2)),
     *(actions(kind) for kind in ("press_home", "press_back", "press_enter", "navigate_back", "wait", "call_user")),
     actions("finished", content=TEXT),
 )

@@ -149,6 +149,38 @@ def test_actions_are_written_as_the_config_says() -> None:
     ]
 
 
+SEARCH = act.UseTool(name="search", arguments={"query": "it's {x}", "most": 3})
+
+
+def test_a_call_of_a_tool_is_sent_in_the_servers_form_and_may_leave_the_screen() -> None:
+    """OpenEnv's `CallToolAction`, whose observation has no screenshot."""
+    sent: list[dict[str, Any]] = []
+
+    def answers(message: dict[str, Any]) -> dict[str, Any]:
+        sent.append(message.get("data", {}))
+        if message["type"] == "reset":
+            return observed()
+        if not message["data"]:  # a wait
+            return observed()
+        failed = {"error_type": "tool_not_found", "message": "no such tool"} if len(sent) > 2 else None
+        observation = {"tool_name": "search", "result": ["page 1"], "error": failed}
+        return {"type": "observation", "data": {"observation": observation, "reward": None, "done": False}}
+
+    actions = {"wait": {}, "tool": {"type": "call_tool", "tool_name": "{name}", "arguments": "{arguments}"}}
+    record = rolled(answers, [SEARCH, SEARCH], actions=actions, action_error="error.message")
+    call = {"type": "call_tool", "tool_name": "search", "arguments": {"query": "it's {x}", "most": 3}}
+    assert sent[1:3] == [call, call]
+    assert [step.action_error for step in record.steps[:2]] == [None, "no such tool"]
+    assert len({step.screenshot for step in record.steps}) == 1
+
+
+def test_a_tool_that_an_environment_does_not_have_is_refused_and_the_trajectory_goes_on() -> None:
+    record = rolled(lambda _: observed(), [SEARCH, CLICK], actions={"click": {}, "wait": {}})
+    refused, *others = [step.action_error for step in record.steps]
+    assert refused == "there is no tool 'search': the environment takes click, wait" and not any(others)
+    assert (record.trajectory.failure_boundary, record.trajectory.termination) == (None, "max_steps")
+
+
 def test_an_action_that_the_config_has_no_writing_for_is_the_policys_failure() -> None:
     one = rolled(lambda _: observed(), [act.PressHome()], actions={"click": {}}).trajectory
     assert (one.failure_boundary, one.failure_reason) == ("action", "this environment cannot perform press_home")

@@ -22,6 +22,11 @@ text = st.text(max_size=40)
 name = st.sampled_from([one for one in KEYS if one.isascii() and one.isalnum() and one == one.lower()])
 key = st.lists(name, min_size=1, max_size=3).map(" ".join)
 point = {"x": fraction, "y": fraction}
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=6,
+)
 lasting = st.none() | st.floats(0, 5)
 pointed = (act.Click, act.LeftDouble, act.TripleClick, act.RightSingle, act.MiddleSingle, act.Move)
 plain = (act.PressHome, act.PressBack, act.PressEnter, act.PressRecent, act.PressMenu, act.NavigateBack)
@@ -38,6 +43,7 @@ actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(act.Type, content=text),
     st.builds(act.Navigate, content=text),
     st.builds(act.Note, content=text),
+    st.builds(act.UseTool, name=text.filter(bool), arguments=st.dictionaries(text, values, max_size=3)),
     st.builds(act.Finished, content=text),
     st.builds(act.OpenApp, app_name=text),
     st.builds(act.Hotkey, key=key),

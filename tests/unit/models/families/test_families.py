@@ -66,6 +66,7 @@ ACTIONS: tuple[Action, ...] = (
     act.CallUser(),
     act.CallUser(content="Which 'one'?"),
     act.Note(content='it\'s "5"\n'),
+    act.UseTool(name="search", arguments={"q": 'it\'s "5"\n<b>', "n": [1, 0.5, None, {"a": True}]}),
 )
 EACH = [(name, template) for name in FAMILIES.names for template in FAMILIES.class_of(name).templates]
 
