@@ -98,7 +98,7 @@ def heat(rows: pl.DataFrame, link: Callable[[dict[str, Any]], str] | None = None
     )
     ink = alt.condition("datum.success > 0.75", alt.value("white"), alt.value("#333"))
     text = base.mark_text(fontSize=11).encode(text=alt.Text("success:Q", format=".2f"), color=ink)
-    return specification(base.mark_rect(stroke=None).encode(color=colour) + text, height=alt.Step(22))
+    return specification(base.mark_rect(stroke=None).encode(color=colour) + text, height=22 * len(tasks))
 
 
 def funnel(rows: pl.DataFrame) -> Spec | None:
@@ -128,7 +128,7 @@ def weights(rows: pl.DataFrame) -> Spec | None:
             tooltip=["task:N", "iteration:O", "pool:N", alt.Tooltip("weight:Q", format=".1%"), "reason:N"],
         )
     )
-    return specification(marks, height=alt.Step(20))
+    return specification(marks, height=20 * rows["task"].n_unique())
 
 
 def stages(rows: pl.DataFrame) -> Spec | None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,27 +15,13 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from storage.catalog import ask
-from tests.system.parts.desk import Desk, aim, begin_live, chromium, override_all, person, targets
+from tests.system.parts.desk import Desk, aim, begin_live, chromium, override_all, person, serving, targets
 from tests.unit.apps.conftest import Place, make_place
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return make_place(tmp_path_factory.mktemp("desk"))
-
-
-@contextmanager
-def serving(place: Place, home: Path, port: str = "0") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A desk of its own process, and its address."""
-    environ = {**os.environ, "FLYWHEEL_HOME": str(home), "FLYWHEEL__DESK__IDLE_S": "30"}
-    words = [sys.executable, "-m", "apps.cli", "desk", "--port", port, "--config", str(place.file)]
-    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as desk:
-        assert desk.stdout is not None
-        try:
-            yield desk, desk.stdout.readline().split()[1].rstrip("/")
-        finally:
-            desk.send_signal(signal.SIGTERM)
-            desk.wait(15)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,10 @@
 """A desk in a real headless Chromium, as a person with a keyboard uses it."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +23,7 @@ from selenium.webdriver.support.ui import Select
 from schemas.tables.review import Review
 from storage.lake import Lake
 from tests.tiers import NO_BROWSER
+from tests.unit.apps.conftest import Place
 
 CHROMIUM = ("/usr/bin/chromium", "/usr/lib/chromium/chromium")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
@@ -89,6 +94,20 @@ def chromium() -> Iterator[Callable[[], WebDriver]]:
     finally:
         for one in started:
             one.quit()
+
+
+@contextmanager
+def serving(place: Place, home: Path, port: str = "0") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A desk of its own process, and its address."""
+    environ = {**os.environ, "FLYWHEEL_HOME": str(home), "FLYWHEEL__DESK__IDLE_S": "30"}
+    words = [sys.executable, "-m", "apps.cli", "desk", "--port", port, "--config", str(place.file)]
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as desk:
+        assert desk.stdout is not None
+        try:
+            yield desk, desk.stdout.readline().split()[1].rstrip("/")
+        finally:
+            desk.send_signal(signal.SIGTERM)
+            desk.wait(15)
 
 
 def person(name: str, lake: Lake, address: str, browser: WebDriver) -> Desk:
