@@ -64,7 +64,7 @@ def strip_of(one: "StoredTrajectory", width: int = SMALL) -> Image.Image:
     return made
 
 
-def frames_beside(films: Sequence[Sequence[Image.Image]], names: Sequence[str]) -> list[Image.Image]:
+def paired_frames(films: Sequence[Sequence[Image.Image]], names: Sequence[str]) -> list[Image.Image]:
     """Draw several films next to each other, each below its name. A film that is over shows its last frame.
 
     Args:
@@ -78,7 +78,7 @@ def frames_beside(films: Sequence[Sequence[Image.Image]], names: Sequence[str]) 
     ]
 
 
-def strips_below(strips: Sequence[Image.Image], names: Sequence[str]) -> Image.Image:
+def stacked_strips(strips: Sequence[Image.Image], names: Sequence[str]) -> Image.Image:
     """Draw several strips below each other, each below its name."""
     named = [_named(strip, name) for strip, name in zip(strips, names, strict=True)]
     made = Image.new("RGB", (max(one.width for one in named), sum(one.height for one in named)), PAPER)

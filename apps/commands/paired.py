@@ -10,7 +10,7 @@ from apps.commands.trajectories import check_pictures, done_in_words, step_as_di
 from apps.options import print_line, print_result
 from common.text import harmless
 from flywheel import OpenLake
-from flywheel.film import frames_beside, save_moving, strips_below
+from flywheel.film import paired_frames, save_moving, stacked_strips
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.promote.pairs import (
@@ -57,9 +57,9 @@ def show_pair(
 def _draw(lake: Lake, pair: SideBySide, gif: Path | None, strip: Path | None) -> list[str]:
     both, names = [_whole(lake, one) for one in (pair.a, pair.b)], [pair.a.policy, pair.b.policy]
     if gif is not None:
-        save_moving(frames_beside([one.film() for one in both], names), gif)
+        save_moving(paired_frames([one.film() for one in both], names), gif)
     if strip is not None:
-        strips_below([one.strip() for one in both], names).save(strip)
+        stacked_strips([one.strip() for one in both], names).save(strip)
     return [str(path) for path in (gif, strip) if path is not None]
 
 
