@@ -105,4 +105,5 @@ def without_ignored(train: TrainConfig, small: bool) -> TrainConfig:
 
 def _set_in_vain(train: TrainConfig, small: bool) -> list[str]:
     found = changed_keys(train, TrainConfig(), OTHERS_ONLY if small else SMALL_ONLY)
-    return [key for key in found if key != "device" or train.device == "cuda"]  # the small policy trains on the CPU
+    plain = {"device": train.device != "cuda", "compiled": train.compiled is not True}  # as the small policy trains
+    return [key for key in found if not plain.get(key)]

@@ -95,7 +95,8 @@ def packed_attention(
         return _attend(query, key, value, scaling, causal).transpose(1, 2), None
     q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
     if not _has_kernel(query) or (packed is not None and packed.group is not None):
-        return _without_kernel(q, k, v, packed, cu_seq_lens_q, scaling, causal)[None], None
+        seen: Any = _without_kernel(q, k, v, packed, cu_seq_lens_q, scaling, causal)  # type: ignore[call-arg]
+        return seen[None], None
     if packed is None:
         assert cu_seq_lens_q is not None and max_length_q is not None
         return _variable_length(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None

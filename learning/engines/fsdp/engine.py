@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -34,8 +34,8 @@ from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
 from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
 from learning.engines.fsdp.model import (
-    check_compiler,
     check_offload,
+    compiles,
     device_of,
     freeze,
     gradients_of,
@@ -68,6 +68,7 @@ class Sharded(TrainedNetwork):
         dtype: number type of weights, gradients and moments.
         weights: initial weights by their `transformers` names; none for the parent's.
         exchange: the all-to-all between the two phases.
+        device: the rank's device; that of `train.device` if not given.
 
     Raises:
         CheckpointError: the parent cannot be loaded, is of a kind that cannot be trained, or the weights do not belong
@@ -83,12 +84,13 @@ class Sharded(TrainedNetwork):
         dtype: torch.dtype = torch.float32,
         weights: Mapping[str, Tensor] | None = None,
         exchange: AllToAll = all_to_all,
+        device: torch.device | None = None,
     ) -> None:
         super().__init__(job, rank, world)
-        self.dtype, self.device = dtype, device_of(job.train)
+        self.dtype, self.device = dtype, device or device_of(job.train)
         start_group(world, self.device)
         check_offload(job.train, self.device)
-        check_compiler(job.train, self.device)
+        compiled = compiles(job.train, self.device, job.steps, self._warn)
         self._model = empty_model(job.parent, dtype)
         if weights:
             _check(self._model, weights, job)
@@ -97,7 +99,7 @@ class Sharded(TrainedNetwork):
         add_adapters(self._model, job.train.lora, job.seed)
         self.shape = shape_of(self._model)
         """Costs of the model's phases."""
-        self._net = shard(self._model, self.device, world, dtype, job.train, exchange)
+        self._net = shard(self._model, self.device, world, dtype, job.train, exchange, compiled)
         self._in_ranges = True
         """Whether each rank read only its ranges of the files."""
         if weights:
@@ -107,9 +109,14 @@ class Sharded(TrainedNetwork):
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train)
 
+    def _warn(self, line: str) -> None:
+        if self.rank == 0:
+            send(warning=line)
+
     def settle(self) -> None:
         """Frees the gathered weights after passes without gradient, since a step would not update gathered copies."""
-        cast(FSDPModule, self._net).reshard()
+        if isinstance(self._net, FSDPModule):
+            self._net.reshard()
 
     def zero(self) -> None:
         """Clears the gradients."""
@@ -204,9 +211,15 @@ class FsdpEngine(Sharded, Engine):
     optimizer = "adamw"
 
     def __init__(
-        self, job: Job, rank: int, world: int, dtype: torch.dtype = torch.float32, exchange: AllToAll = all_to_all
+        self,
+        job: Job,
+        rank: int,
+        world: int,
+        dtype: torch.dtype = torch.float32,
+        exchange: AllToAll = all_to_all,
+        device: torch.device | None = None,
     ) -> None:
-        super().__init__(job, rank, world, dtype, exchange=exchange)
+        super().__init__(job, rank, world, dtype, exchange=exchange, device=device)
         self.rules = self._rules_of(job.train, self.shape)
         self._pool = GroupPool(self.rules.cluster.degrees) if self.rules.cluster is not None and world > 1 else None
         if not self._in_ranges and rank == 0:
@@ -264,6 +277,9 @@ class FsdpEngine(Sharded, Engine):
         failure = prepared.exception()
         if failure is not None and not isinstance(failure, FlywheelError | OSError):
             raise failure
+        if self.world == 1:
+            _raise_first([failure])
+            return prepared.result()
         number = 0 if failure is not None else digest(prepared.result().plan)
         ends = torch.tensor([number, -number, failure is not None], device=self.device)
         dist.all_reduce(ends, dist.ReduceOp.MAX)
@@ -331,7 +347,9 @@ class FsdpEngine(Sharded, Engine):
         With `train.memory.whole_gradients`, gradients are also summed within a row only after the last piece. Until
         then, a rank keeps its shard of the gradient, or the whole gradient with `whole_gradients`.
         """
-        net, train = cast(FSDPModule, self._net), self._job.train
+        net, train = self._net, self._job.train
+        if not isinstance(net, FSDPModule):  # one rank adds its gradients in place
+            return
         if train.memory.whole_gradients:
             net.set_requires_gradient_sync(last)
         elif train.replicas > 1:

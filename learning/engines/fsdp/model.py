@@ -10,10 +10,11 @@ module keeps only its input, and its intermediate values fit into a processor's 
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -34,6 +35,7 @@ from learning.engines.fsdp.shards import ShardedAdamW, whole
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
+from models.padding import pad_products
 from models.safe import SINGLE, read_whole, write_index
 from schemas.config.training import TrainConfig
 from schemas.failure import FlywheelError, UsageError
@@ -85,9 +87,12 @@ class _Norm:
     def __call__(self, hidden: Tensor) -> Tensor:
         """Normalises (..., width) over the width; for float64, it uses the library's function, which rounds in
         between."""
-        if hidden.dtype != self._module.weight.dtype or hidden.dtype == torch.float64:
+        weight = self._module.weight
+        if hidden.dtype != weight.dtype or hidden.dtype == torch.float64:
             return type(self._module).forward(self._module, hidden)
-        return _RootMeanSquare.apply(hidden, self._module.weight, self._epsilon, self._centred)
+        if hidden.device.type != "cpu":  # one kernel, and one for the backward pass
+            return F.rms_norm(hidden, weight.shape, weight + 1.0 if self._centred else weight, self._epsilon)
+        return _RootMeanSquare.apply(hidden, weight, self._epsilon, self._centred)
 
 
 class _RootMeanSquare(torch.autograd.Function):
@@ -169,16 +174,36 @@ def device_of(train: TrainConfig) -> torch.device:
     return device
 
 
-def check_compiler(train: TrainConfig, device: torch.device) -> None:
-    """Raises `UsageError` if the config compiles blocks and no compiler is available."""
-    if (
-        train.compiled
-        and device.type == "cpu"
-        and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++")))
-    ):
-        raise UsageError(
-            "`train.compiled`: a C++ compiler is needed, and there is no g++ here.", "Install it (Debian: g++)."
-        )
+COMPILED_FROM = 100
+"""Steps from which compiling pays on a GPU: it takes a minute once, and saves some 0.6 s of a step of a model of 4
+billion weights. Source: measured on an H200."""
+
+
+def compiles(train: TrainConfig, device: torch.device, steps: int, report: Callable[[str], None]) -> bool:
+    """Decides whether blocks are compiled.
+
+    Args:
+        train: with `train.compiled`.
+        device: the rank's device.
+        steps: number of optimiser steps of the training.
+        report: receives a line if blocks would be compiled but for a missing compiler.
+
+    Raises:
+        UsageError: the config asks for compiled blocks and there is no compiler.
+    """
+    if train.compiled is False or (train.compiled == "auto" and (device.type != "cuda" or steps < COMPILED_FROM)):
+        return False
+    variable, known, other = ("CXX", "g++", "clang++") if device.type == "cpu" else ("CC", "gcc", "clang")
+    compiler, lacks = os.environ.get(variable, known), ""
+    if not any(map(shutil.which, (compiler, other))):
+        lacks = f"a C++ compiler is needed, and there is no {compiler} here"
+    if device.type == "cuda" and find_spec("triton") is None:
+        lacks = "the package triton is needed, which is not installed"
+    if lacks and train.compiled is True:
+        raise UsageError(f"`train.compiled`: {lacks}.", "Install it (Debian: g++), or set train.compiled=false.")
+    if lacks:
+        report(f"train.compiled is auto, and {lacks}: blocks run uncompiled, with PyTorch's fused norms.")
+    return not lacks
 
 
 def check_offload(train: TrainConfig, device: torch.device) -> None:
@@ -216,43 +241,82 @@ def shard(
     dtype: torch.dtype,
     train: TrainConfig,
     exchange: AllToAll = all_to_all,
+    compiled: bool = False,
 ) -> TwoPhases:
     """Shards the model block by block over all ranks; computation is in the type of `train.precision`.
 
     Trained weights are in `dtype`, frozen ones in the type of `train.memory.frozen`. A model on the meta device has
-    memory for its shards afterwards, which `learning.engines.fsdp.loading` fills.
+    memory for its shards afterwards, which `learning.engines.fsdp.loading` fills. One rank shards nothing if its
+    memory suffices (`_fits_alone`).
+
+    Raises:
+        UsageError: the number of ranks is no multiple of `train.replicas`, or the model has no experts.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     if train.activation_checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
-    mesh = _mesh(device, world, train.replicas)
     compute = torch.bfloat16 if in_half(train, device) else dtype
     frozen = dtype if train.memory.frozen == "float32" else torch.bfloat16
     if train.memory.frozen == "nf4":
         hold_in_four_bits(model)
-    mixed = compute != dtype or frozen != dtype
-    policy = MixedPrecisionPolicy(compute, dtype) if mixed else MixedPrecisionPolicy()
-    offload = CPUOffloadPolicy(pin_memory=device.type == "cuda") if train.memory.offload else OffloadPolicy()
     _check_experts(model, train)
-    use_faster(model, norms=not train.compiled)
+    _check_rows(world, train.replicas)
+    use_faster(model, norms=not compiled)
+    if device.type != "cpu" and compute.itemsize == 2:  # the meta device has a GPU's branches, for counts of calls
+        pad_products(model)
     net = TwoPhases(model, exchange, train.memory.logits_chunk, train.experts.balance).train()
     _widen(net, dtype, frozen)
-    ignored = parallelize(model, mesh) if train.experts.parallel else None
-    for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:
-        if train.compiled:
+    blocks = [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if compiled:
+        for block in blocks:
             block.forward = torch.compile(block.forward, dynamic=True)  # dynamic, since packings differ in length
-        fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
-    fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
+    alone = world == 1 and _fits_alone(net, device, compute, train)
+    if not alone:
+        _shard(net, blocks, _mesh(device, world, train.replicas), MixedPrecisionPolicy(compute, dtype), train)
+    if any(weight.is_meta for weight in net.parameters()):
+        materialize(net, torch.device("cpu") if train.memory.offload else device)
+    if alone:
+        model.tie_weights()  # memory was made for each module on its own
+        net.compute_in(compute)
+    return net
+
+
+COPIES = 0.55
+"""Maximum share of a GPU's memory of weights, gradients, moments and copies to compute with; beyond it, one GPU gathers
+blocks one by one like many. Source: assumed, the rest is for activations."""
+
+
+def _fits_alone(net: nn.Module, device: torch.device, compute: torch.dtype, train: TrainConfig) -> bool:
+    """Checks whether one rank holds its weights whole and in the type that it computes in."""
+    memory, weights = train.memory, [weight for weight in net.parameters() if weight.is_floating_point()]
+    frozen_copies = any(weight.dtype != compute for weight in weights if not weight.requires_grad)
+    if memory.offload or train.experts.parallel or frozen_copies:
+        return False
+    if device.type != "cuda":
+        return True
+    moments = 2 if memory.moments == "8bit" else 8
+    each = ((2 * weight.itemsize + moments + compute.itemsize) if weight.requires_grad else 2 for weight in weights)
+    held = sum(weight.numel() * size for weight, size in zip(weights, each, strict=True))
+    return held <= COPIES * torch.cuda.get_device_properties(device).total_memory
+
+
+def _shard(
+    net: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, mixed: MixedPrecisionPolicy, train: TrainConfig
+) -> None:
+    """Shards a model block by block over the ranks of a mesh."""
+    same = all(weight.dtype == mixed.param_dtype for weight in net.parameters() if weight.is_floating_point())
+    policy = MixedPrecisionPolicy() if same else mixed
+    offload = CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if train.memory.offload else OffloadPolicy()
+    ignored = parallelize(cast(TwoPhases, net).model, mesh) if train.experts.parallel else None
+    for module in [*blocks, net]:
+        fully_shard(module, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
     for module in net.modules():
-        if world > 1 and isinstance(
+        if mesh.size() > 1 and isinstance(
             module, FSDPModule
         ):  # sums instead of means, since each rank's loss is its part of the batch's loss
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
-    if any(weight.is_meta for weight in net.parameters()):
-        materialize(net, torch.device("cpu") if train.memory.offload else device)
-    return net
 
 
 def _check_experts(model: Any, train: TrainConfig) -> None:
@@ -260,16 +324,15 @@ def _check_experts(model: Any, train: TrainConfig) -> None:
         raise UsageError("`train.experts.balance`: the model has no experts.", "Remove it.")
 
 
-def _mesh(device: torch.device, world: int, replicas: int) -> DeviceMesh:
-    """Makes a mesh of ranks whose rows each hold all weights: one row, or several rows of neighbouring ranks.
-
-    Raises:
-        UsageError: the number of ranks is no multiple of the rows.
-    """
-    if replicas == 1:
-        return init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
+def _check_rows(world: int, replicas: int) -> None:
     if world % replicas:
         raise UsageError(f"`train.replicas` is {replicas}, and {world} processes train.", "Take a divisor of them.")
+
+
+def _mesh(device: torch.device, world: int, replicas: int) -> DeviceMesh:
+    """Makes a mesh of ranks whose rows each hold all weights: one row, or several rows of neighbouring ranks."""
+    if replicas == 1:
+        return init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
     return init_device_mesh(device.type, (replicas, world // replicas), mesh_dim_names=("replicas", "ranks"))
 
 
@@ -299,7 +362,7 @@ def optimizer_of(net: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
 def start_group(world: int, device: torch.device) -> None:
     """Starts a process group; a process that was started alone forms a group of one."""
     if world == 1 and not dist.is_initialized():
-        backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
 
 

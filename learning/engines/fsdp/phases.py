@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from learning.algorithms.losses import entropies, token_logprobs
 from learning.data.documents import Document
 from learning.engines.fsdp.chats import Chat, Chats, Measure
+from learning.engines.fsdp.copies import ComputeCopies
 from learning.engines.fsdp.experts import imbalance
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
 from learning.parallel.packed_attention import PackedDocuments
@@ -163,8 +164,14 @@ class TwoPhases(nn.Module):
     ) -> None:
         super().__init__()
         self.model, self._exchange, self._chunk, self._balance = model, exchange, chunk, balance
+        self._copies: ComputeCopies | None = None
         if hasattr(model.base_model.language_model, "_deepstack_process"):
             model.base_model.language_model._deepstack_process = _add_level
+
+    def compute_in(self, compute: torch.dtype) -> None:
+        """Lets passes compute in a type, with copies of the weights that have another one."""
+        copies = ComputeCopies(self, compute)
+        self._copies = copies if copies.needed else None
 
     def forward(self, work: RankWork) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Computes log probabilities, hidden states, entropies and the auxiliary loss of this rank's targets.
@@ -173,6 +180,18 @@ class TwoPhases(nn.Module):
         With gradient, they also have the entropy of each target's distribution, (m,), and this rank's part of the
         auxiliary loss.
         """
+        if self._copies is None:
+            return self._passed(work)
+        self._copies.begin()
+        try:
+            outputs = self._passed(work)
+        except BaseException:
+            self._copies.end()
+            raise
+        self._copies.end_after_backward(outputs)
+        return outputs
+
+    def _passed(self, work: RankWork) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         core = self.model.base_model
         seen = core.get_image_features(
             pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True, **work.precomputed

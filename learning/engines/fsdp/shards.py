@@ -78,3 +78,5 @@ class ShardedAdamW(torch.optim.AdamW):
                 eps=group["eps"],
                 maximize=False,
             )
+            # the fused kernel leaves the versions, by which copies of weights are known to be old
+            torch.autograd.graph.increment_version([local(weight) for weight in weights])
