@@ -5,7 +5,7 @@ within its gated layers: on an H200, such a product runs at a quarter of the spe
 rows of weights are 0, and padded outputs are cut, so that the layer computes the same function.
 """
 
-from typing import Any
+from collections import Counter
 
 import torch
 import torch.nn.functional as F
@@ -24,49 +24,37 @@ def pad_products(model: nn.Module) -> None:
     """Lets every linear layer with a width that is no multiple of 8 compute with padding; its weights do not change."""
     for layer in model.modules():
         if type(layer) is nn.Linear and (layer.in_features % MULTIPLE or layer.out_features % MULTIPLE):
-            layer.forward = PaddedProduct(layer)  # type: ignore[assignment]
+            layer.__class__ = PaddedLinear  # a compiler compiles layers of one class once, unlike functions of each
 
 
 @torch.no_grad()
 def hold_padded(model: nn.Module) -> None:
     """Pads the weights of such layers once, for a model that is neither trained nor saved."""
     pad_products(model)
-    tied = _tied(model)
+    uses = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
     for layer in model.modules():
-        if isinstance(layer.forward, PaddedProduct) and id(layer.weight) not in tied:
+        if isinstance(layer, PaddedLinear) and uses[id(layer.weight)] == 1:
             for name, weight in list(layer.named_parameters(recurse=False)):
-                setattr(layer, name, nn.Parameter(layer.forward.whole(weight), requires_grad=False))
+                setattr(layer, name, nn.Parameter(layer.whole(weight), requires_grad=False))
 
 
-def _tied(model: nn.Module) -> set[int]:
-    """Lists the weights that several modules share."""
-    seen, tied = set[int](), set[int]()
-    for _, weight in model.named_parameters(remove_duplicate=False):
-        (tied if id(weight) in seen else seen).add(id(weight))
-    return tied
-
-
-class PaddedProduct:
-    """The forward function of a linear layer.
-
-    Args:
-        layer: the layer; its weight and bias may be padded already.
-    """
-
-    def __init__(self, layer: nn.Linear) -> None:
-        self._layer: Any = layer
-        self._out, self._width = layer.out_features, padded(layer.in_features)
+class PaddedLinear(nn.Linear):
+    """A linear layer that computes with padding; its weight and bias may be padded already."""
 
     def whole(self, weight: Tensor) -> Tensor:
         """Pads the weight, (out, in), or the bias, (out,)."""
-        rows = padded(self._out) - weight.shape[0]
+        rows = padded(self.out_features) - weight.shape[0]
         return _extended(weight, (0, rows) if weight.ndim == 1 else (0, self._width - weight.shape[1], 0, rows))
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Maps (..., in) to (..., out)."""
-        weight, bias = self.whole(self._layer.weight), self._layer.bias
-        x = _extended(x, (0, self._width - x.shape[-1]))
-        return F.linear(x, weight, None if bias is None else self.whole(bias))[..., : self._out]
+        x = _extended(input, (0, self._width - input.shape[-1]))
+        bias = None if self.bias is None else self.whole(self.bias)
+        return F.linear(x, self.whole(self.weight), bias)[..., : self.out_features]
+
+    @property
+    def _width(self) -> int:
+        return padded(self.in_features)
 
 
 def _extended(part: Tensor, by: tuple[int, ...]) -> Tensor:

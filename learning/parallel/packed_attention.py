@@ -12,7 +12,7 @@ anew with each document (`separate_documents`). A rank holds whole documents of 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -197,19 +197,24 @@ def separate_documents(model: Any) -> None:
     """Makes a model's gated DeltaNet layers process each packed document alone."""
     for module in model.modules():
         if isinstance(mixer := getattr(module, "linear_attn", None), torch.nn.Module):
-            mixer.forward = _PackedMixer(mixer)  # type: ignore[assignment]
+            mixer.__class__ = _packed(type(mixer))
 
 
-class _PackedMixer:
-    """The forward function of a gated DeltaNet layer, for packed documents."""
+@cache
+def _packed(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
+    """Makes a class of the layer for packed documents; a compiler compiles layers of one class once."""
+    return type(f"Packed{kind.__name__}", (_PackedMixer, kind), {})
 
-    def __init__(self, module: Any) -> None:
-        self._module = module
+
+class _PackedMixer(torch.nn.Module):
+    """A gated DeltaNet layer for packed documents, before the library's class among the bases."""
 
     @torch.compiler.disable  # a compiler would compile it again for every packing
-    def __call__(self, hidden_states: Tensor, packed: PackedDocuments | None = None, **more: Any) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, packed: PackedDocuments | None = None, **more: Any
+    ) -> Tensor:
         """Maps (1, tokens, width) to the same shape. Without kernels, documents of equal length are one batch."""
-        forward = partial(type(self._module).forward, self._module)
+        forward = super().forward
         if packed is None:
             return forward(hidden_states=hidden_states, **more)
         if packed.group is not None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
-from models.padding import PaddedProduct
+from models.padding import PaddedLinear
 
 
 class ComputeCopies:
@@ -38,9 +38,9 @@ class ComputeCopies:
         self._weights = list({weight: None for _, _, weight in self._places})
         uses = Counter(id(weight) for _, _, weight in self._places)
         self._padded = {
-            weight: module.forward.whole
+            weight: module.whole
             for module, _, weight in self._places
-            if isinstance(module.forward, PaddedProduct) and uses[id(weight)] == 1
+            if isinstance(module, PaddedLinear) and uses[id(weight)] == 1
         }
         self._copies: dict[nn.Parameter, nn.Parameter] = {}
         self._cast: tuple[int, ...] = ()

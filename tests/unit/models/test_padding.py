@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.padding import PaddedProduct, hold_padded, pad_products
+from models.padding import PaddedLinear, hold_padded, pad_products
 
 
 def gated(inner: int) -> nn.Module:
@@ -16,7 +16,7 @@ def gated(inner: int) -> nn.Module:
 def test_a_padded_layer_gives_the_same_outputs_and_gradients(inner: int) -> None:
     plain, padded, x = gated(inner), gated(inner), torch.randn(5, 16)
     pad_products(padded)
-    assert isinstance(padded[0].forward, PaddedProduct) and isinstance(padded[2].forward, PaddedProduct)  # type: ignore[index]
+    assert isinstance(padded[0], PaddedLinear) and isinstance(padded[2], PaddedLinear)  # type: ignore[index]
     for model in (plain, padded):
         model(x).square().sum().backward()
     for one, other in zip(plain.parameters(), padded.parameters(), strict=True):
@@ -27,7 +27,7 @@ def test_a_padded_layer_gives_the_same_outputs_and_gradients(inner: int) -> None
 def test_layers_whose_widths_are_multiples_of_8_stay() -> None:
     model = gated(32)
     pad_products(model)
-    assert not any(isinstance(layer.forward, PaddedProduct) for layer in model)
+    assert not any(isinstance(layer, PaddedLinear) for layer in model)
 
 
 def test_weights_that_are_held_padded_give_the_same_outputs() -> None:

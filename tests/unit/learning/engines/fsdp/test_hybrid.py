@@ -66,7 +66,7 @@ def test_kernels_get_the_edges_and_the_owners_of_tokens(monkeypatch: pytest.Monk
     class OnGpu(torch.Tensor):
         is_cuda = True
 
-    class Mixer:
+    class Mixer(torch.nn.Module):
         def forward(self, **arguments: Any) -> Tensor:
             given.update(arguments)
             return arguments["hidden_states"]
@@ -74,7 +74,7 @@ def test_kernels_get_the_edges_and_the_owners_of_tokens(monkeypatch: pytest.Monk
     monkeypatch.setattr(packed_attention, "find_spec", lambda name: name)
     tokens = torch.zeros(1, 9, 4).as_subclass(OnGpu)
     monkeypatch.setattr(OnGpu, "device", torch.device("cpu"), raising=False)
-    mixer: Any = packed_attention._PackedMixer(Mixer())
+    mixer: Any = packed_attention._packed(Mixer)()
     mixer(tokens, packed=PackedDocuments.of((0, 4, 4, 9)))
     assert given["cu_seq_lens_q"].tolist() == [0, 4, 4, 9] and given["cu_seq_lens_q"].dtype == torch.int32
     assert given["seq_idx"].tolist() == [[0] * 4 + [2] * 5] and given["seq_idx"].dtype == torch.int32
