@@ -40,6 +40,8 @@ class Environment(ABC, Generic[Options]):
 
     origin: ClassVar[str | None] = None
     """Origin of the tasks, with the version, if it is the same for every config."""
+    license: ClassVar[str] = ""
+    """Licence of the tasks and their pages, for cards of exports; empty if it is unknown or depends on the config."""
 
     def __init__(self, name: str, config: Options) -> None:
         self.name, self.config = name, config

@@ -54,14 +54,19 @@ def export(
             help="Remove secrets and personal data; on by default, except for formats that are imported back.",
         ),
     ] = None,
+    license_name: Annotated[
+        str, typer.Option("--license", metavar="ID", help="Licence for the card, as on the Hub, such as cc-by-4.0.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Write stored trajectories in another project's format, without secrets and personal data."""
     from curation.converters.format import FORMATS
     from curation.redaction import Redactor
     from schemas.tables.verdict import ROUTES
+    from tasks.exchange.card import check_license
     from tasks.exchange.export import ALL, export_trajectories
 
+    check_license(license_name)
     form = FORMATS.class_of(name)(unit, dialect)
     if route is not None and route not in ROUTES:
         raise UsageError(f"`--route {route}`: there is no such route.", f"One of {', '.join(ROUTES)}.")
@@ -71,7 +76,7 @@ def export(
     reader = _reader(resolved, lake) if redactor else None
     chosen = iteration_range(iterations) or ALL
     sweep_exports(to)
-    routes = export_trajectories(resolved, lake, form, to, chosen, route, images_at, redactor, reader)
+    routes = export_trajectories(resolved, lake, form, to, chosen, route, images_at, redactor, reader, license_name)
     _show_export(routes, form, to, route is not None, redactor, as_json)
 
 

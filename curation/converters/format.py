@@ -63,9 +63,18 @@ class Format(ABC):
     prompts: ClassVar[bool] = False
     """Whether the format has the tokens of prompts (`Sampled.prompt_ids`), whose computation takes time."""
 
+    tags: ClassVar[tuple[str, ...]] = ()
+    """Tags of an export on the Hub, in addition to the tags of every export."""
+    loading: ClassVar[str] = ""
+    """Python code that reads an export from the folder `DIR`, for its card."""
+    contents: ClassVar[str] = ""
+    """Description of an export's files and columns in Markdown, for its card."""
+
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
         self.notes: list[str] = []
         """Notes for the users of a written export, one line each."""
+        self.configs: list[dict[str, Any]] = []
+        """Configurations that `datasets.load_dataset` reads, as `configs` of a card; set by `write`."""
         self.as_text = 0
         """Number of exported steps with several actions that were written as text."""
         self.unit = unit or self.units[0]
@@ -141,6 +150,7 @@ FORMATS: Registry[Format] = Registry(
         "ui-tars": "curation.converters.ui_tars:UiTars",
         "agentnet": "curation.converters.agentnet:AgentNet",
         "scalecua": "curation.converters.scalecua:ScaleCua",
+        "hf": "curation.converters.hf:HuggingFace",
         "trl": "curation.converters.trl:Trl",
         "verl": "curation.converters.verl:Verl",
         "atif": "curation.converters.atif.form:Atif",

@@ -40,7 +40,7 @@ from curation.converters.exchanged import (
 from curation.converters.files import ImportSource, OpenModel, Target, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lerobot_stats import Stats
-from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, read_rows
+from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, read_rows, with_features
 from curation.converters.search import is_visible
 from curation.converters.tokens import for_trainers
 from schemas.action import Action, from_json, to_json
@@ -73,6 +73,10 @@ SCHEMA = pa.schema(
         (REPLY_SCREEN, pa.bool_()),
     ]
 )
+FEATURES = {
+    SCREEN: {"_type": "Image"},
+    "action": {"_type": "Sequence", "length": len(VECTOR), "feature": {"_type": "Value", "dtype": "float32"}},
+}
 EPISODES = pa.schema(
     [
         ("episode_index", pa.int64()),
@@ -105,6 +109,15 @@ class LeRobot(Format):
     """A data set's folder."""
 
     name = "lerobot"
+    tags = ("LeRobot",)
+    contents = (
+        "A frame is one action, or a reply without one. `action` is a vector: the action's number, x, y, to_x, to_y. "
+        "`action_json` is the action itself. Frames of one reply have the same `reply_index`."
+    )
+    loading = (
+        "from lerobot.datasets.lerobot_dataset import LeRobotDataset\n\n"
+        'data = LeRobotDataset("flywheel/export", root="DIR")'
+    )
     assumed = "fraction"
     several = True
 
@@ -125,8 +138,10 @@ class LeRobot(Format):
             for part in ("meta", "data"):
                 (target.folder / only / part).rename(target.folder / part)
             (target.folder / only).rmdir()
+            self.configs = [{"config_name": "default", "data_files": "data/*/*.parquet"}]
         elif sets:
             self.notes.append(f"one data set for each size of screen: {', '.join(f'{name}/' for name in sets)}")
+            self.configs = [{"config_name": name, "data_files": f"{name}/data/*/*.parquet"} for name in sets]
         if MIXED in sets:
             self.notes.append("screens that change their size are read with batch_size=1")
 
@@ -390,7 +405,7 @@ class _DataSet:
         self._form, self._target, self._folder = form, target, folder
         self._tasks: dict[str, int] = {}
         self._stats, self._frames, self._episodes, self._shape = Stats(SCREEN), 0, 0, (0, 0)
-        self._shards = _Shards(target, SCHEMA, folder)
+        self._shards = _Shards(target, with_features(SCHEMA, FEATURES), folder)
         file = target.path(f"{folder}/meta/episodes/chunk-000/file-000.parquet")
         self._listed = pq.ParquetWriter(file, EPISODES)
 

@@ -1,6 +1,6 @@
 # pyright: basic
 # pyarrow has no types of its own
-"""Reads and writes Parquet with embedded pictures, in the form of Hugging Face's `datasets`.
+"""Read and write Parquet with embedded pictures, in the form of Hugging Face's `datasets`.
 
 A picture is a struct of bytes and a path, and the file's metadata has the features, so that readers recognise pictures.
 """
@@ -21,6 +21,10 @@ from curation.converters.search import JSON_LINES
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 TOGETHER = 4
 """Number of rows in memory together."""
+GROUP_ROWS, GROUP_BYTES = 100, 32 * 10**6
+"""Maximum rows and about the maximum bytes of a row group. The Hub's viewer reads whole groups, up to 300 MB."""
+SHARD_BYTES = 300 * 10**6
+"""About the maximum bytes of a file of `RowShards`; the Hub recommends files below 500 MB."""
 
 
 class RowFile:
@@ -34,8 +38,7 @@ class RowFile:
     """
 
     def __init__(self, target: Target, name: str, schema: Any, pictures: Mapping[str, Any]) -> None:
-        features = {name: pictures.get(name) or _feature(schema.field(name).type) for name in schema.names}
-        self._schema: Any = schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        self._schema: Any = with_features(schema, pictures)
         self._target, self._name = target, name
         self._writer: pq.ParquetWriter | None = None
 
@@ -61,6 +64,73 @@ class RowFile:
         self.begun()
         assert self._writer is not None
         self._writer.write_table(pa.Table.from_pylist([dict(row)], schema=self._schema))
+
+
+class RowShards:
+    """Files for rows, with one schema and in row groups that the Hub's viewer reads; used as a context.
+
+    Args:
+        target: the export's folder.
+        pattern: name of each file, with `{number}`; files are created when they are needed.
+        schema: columns of the files.
+        pictures: columns with pictures, as features of `datasets`.
+        most_rows: maximum rows of a file; not limited if not given.
+    """
+
+    def __init__(
+        self, target: Target, pattern: str, schema: Any, pictures: Mapping[str, Any], most_rows: int | None = None
+    ) -> None:
+        self._schema: Any = with_features(schema, pictures)
+        self._target, self._pattern, self._most_rows = target, pattern, most_rows
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[dict[str, Any]] = []
+        self._held_bytes = self._shard_bytes = self._shard_rows = self._files = 0
+        self.rows = 0
+        """Number of rows."""
+
+    def __enter__(self) -> "RowShards":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._flush()
+        self._end()
+
+    def write(self, row: Mapping[str, Any], size: int) -> None:
+        """Write a row, by column, whose pictures have about `size` bytes."""
+        self._held.append(dict(row))
+        self._held_bytes += size
+        self.rows += 1
+        full = len(self._held) + self._shard_rows == self._most_rows
+        if full or len(self._held) >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
+            self._flush()
+        if full or self._shard_bytes >= SHARD_BYTES:
+            self._end()
+
+    def _flush(self) -> None:
+        """Write the held rows as one row group."""
+        if not self._held:
+            return
+        if self._writer is None:
+            name = self._pattern.format(number=self._files)
+            self._writer = pq.ParquetWriter(self._target.path(name), self._schema, write_page_index=True)
+            self._files += 1
+        self._writer.write_table(pa.Table.from_pylist(self._held, schema=self._schema))
+        self._shard_bytes += self._held_bytes
+        self._shard_rows += len(self._held)
+        self._held, self._held_bytes = [], 0
+
+    def _end(self) -> None:
+        """Close the current file."""
+        if self._writer is not None:
+            self._writer.close()
+        self._writer, self._shard_bytes, self._shard_rows = None, 0, 0
+
+
+def with_features(schema: Any, pictures: Mapping[str, Any]) -> Any:
+    """Return a schema with the features of `datasets` in its metadata."""
+    features = {name: pictures.get(name) or _feature(schema.field(name).type) for name in schema.names}
+    return schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
 def _feature(kind: Any) -> Any:

@@ -75,6 +75,12 @@ class Trl(ChatFormat):
     """TRL's format: a Parquet file, or lines of JSON."""
 
     name = "trl"
+    tags = ("trl",)
+    contents = (
+        "A row of `trajectories` is a whole chat whose replies are all targets. A row of `targets` has one target as "
+        "its `completion`, for trajectories with other steps."
+    )
+    loading = 'from datasets import load_dataset\n\nrows = load_dataset("DIR", "trajectories", split="train")'
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
         """Writes a row for each trajectory whose replies are all targets, and else a row of `prompt` and `completion`
@@ -87,7 +93,8 @@ class Trl(ChatFormat):
                 (rows if whole(record) else others).write(self._row(record))
                 for one in () if whole(record) else lessons_of(record):
                     steps.write(self._completion(one))
-        target.write("README.md", _card(steps.there).encode())
+        files = {"trajectories": FILE} | ({"targets": COMPLETIONS} if steps.there else {})
+        self.configs = [{"config_name": name, "data_files": file} for name, file in files.items()]
 
     def _completion(self, one: Exchanged) -> dict[str, Any]:
         shown = for_trainers(one)
@@ -169,14 +176,6 @@ def _check_whole(row: _TrlRow, place: RecordPlace) -> None:
     if known is not None and known.step is not None and not (known.copied and row.messages is None):
         problem = "the row is one step of a trajectory, as `ui-tars` has it, and a row of `trl` is a whole trajectory"
         raise RecordRefused(place, f"{OWN}.step", problem)
-
-
-def _card(completions: bool) -> str:
-    """Returns the card with a configuration for each file, which `datasets.load_dataset` needs for files with different
-    columns."""
-    files = {"trajectories": FILE} | ({"targets": COMPLETIONS} if completions else {})
-    configs = "".join(f"- config_name: {name}\n  data_files: {file}\n" for name, file in files.items())
-    return f"---\nconfigs:\n{configs}---\n"
 
 
 def _message(turn: ChatTurn) -> dict[str, Any]:

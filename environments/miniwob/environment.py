@@ -111,6 +111,7 @@ class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
     """Web tasks of a few steps on screens of 160x210 pixels, each with a reward of its own."""
 
     section = MiniwobConfig
+    license = "MIT (Farama Foundation)"
     verifier = "miniwob"
     sandbox_class = MiniwobSandbox
 

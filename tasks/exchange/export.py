@@ -25,6 +25,7 @@ from schemas.tables.trajectory import Route, Trajectory
 from schemas.tables.verdict import ROUTES
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.exchange.card import CARD, Selection, dataset_card
 from tasks.exchange.prompts import Prompts
 from tasks.running.console import bar
 from tasks.train.supervised import weighed_targets
@@ -75,8 +76,9 @@ def export_trajectories(
     images_at: str = "",
     redactor: Redactor | None = None,
     reader: Reads | None = None,
+    license: str = "",
 ) -> Counter[str]:
-    """Write trajectories to a new or empty folder, and return their number by route.
+    """Write trajectories and a card to a new or empty folder, and return their number by route.
 
     After an error, the folder stays empty. Trajectories that were not filtered yet have the route `undecided`.
 
@@ -90,6 +92,7 @@ def export_trajectories(
         images_at: prefix of picture names, for formats that name pictures by address.
         redactor: removes secrets and personal data, and counts them.
         reader: reads the elements of pictures that have none in the lake.
+        license: licence of the export for its card, as on the Hub.
     Raises:
         UsageError: the folder is not empty or cannot be made; no trajectory fits; the format does not name pictures by
             address; or the format must not be redacted, because this project imports it again.
@@ -107,12 +110,15 @@ def export_trajectories(
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
-    taught = _targets_of(config, lake, found.to_pylist())
+    chosen = Selection(found.to_pylist(), iterations, route, license)
+    taught = _targets_of(config, lake, chosen.rows)
     with _temporary_folder(to) as whole:
         whole.mkdir()
         prompts = Prompts(lake) if form.prompts else None
         records = exchanged(lake, names, taught, redactor, reader, prompts)
-        form.export(_with_progress(records, len(names)), Target(whole, images_at))
+        target = Target(whole, images_at)
+        form.export(_with_progress(records, len(names)), target)
+        target.write(CARD, dataset_card(config, lake, form, chosen, redactor).encode())
     for why, count in sorted(prompts.missing.items()) if prompts else ():
         form.notes.append(f"{counted(count, 'step')} without `prompt_token_ids`: {why}.")
     return Counter[str](found["route"].to_pylist())

@@ -17,6 +17,7 @@ FIELDS = {
     "atif": "steps",
     "label-studio": "data.instruction",
     "lerobot": "task_index",
+    "hf": "instruction",
     "scalecua": "conversations.0.value",
     "trl": "messages",
     "ui-tars": "messages",

@@ -395,7 +395,9 @@ def test_what_is_none_of_a_format_is_refused_and_not_passed_over(
     name: str, tmp_path: Path, sentence: Sentences
 ) -> None:
     form = FORMATS.class_of(name)()
-    suffix = {"trl": "parquet", "verl": "parquet", "atif": "json", "label-studio": "json"}.get(name, "jsonl")
+    suffix = {"hf": "parquet", "trl": "parquet", "verl": "parquet", "atif": "json", "label-studio": "json"}.get(
+        name, "jsonl"
+    )
     (tmp_path / f"theirs.{suffix}").write_text('{"neither": "nor"}\n')
     if name == "lerobot":
         with sentence.raises(UsageError):

@@ -29,6 +29,7 @@ WAYS = [
     ("verl", "resized_pixels", "point"),
     ("atif", None, None),
     ("lerobot", None, None),
+    ("hf", None, None),
     ("label-studio", None, None),
 ]
 """Format, unit and dialect."""

@@ -20,7 +20,7 @@ ACTIONS = (Click(x=0.25, y=0.5), Type(content="a"), Hotkey(key="ctrl s"))
 REPLY = "Thought: Both.\nAction: click(...) and more"
 HELD = [name for name in FORMATS.names if FORMATS.class_of(name).several]
 SINGLE = [name for name in FORMATS.names if not FORMATS.class_of(name).several]
-FRAMED = ("atif", "lerobot")
+FRAMED = ("hf", "atif", "lerobot")
 """Formats with a place for the screens between actions."""
 
 
@@ -46,7 +46,10 @@ def back(form: Format, record: Exchanged, folder: Path) -> Exchanged:
 
 
 def test_every_format_holds_the_actions_of_a_reply_or_counts_it() -> None:
-    assert (HELD, SINGLE) == (["ui-tars", "trl", "verl", "atif", "lerobot"], ["agentnet", "scalecua", "label-studio"])
+    assert (HELD, SINGLE) == (
+        ["ui-tars", "hf", "trl", "verl", "atif", "lerobot"],
+        ["agentnet", "scalecua", "label-studio"],
+    )
 
 
 @pytest.mark.parametrize("name", HELD)

@@ -1,0 +1,235 @@
+"""Write the card of an export: what it has, where it is from, which gates it passed, and how it is read."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.card import UNKNOWN_LICENSE, card_of, code, is_license, plain, rows_of, section, size_category
+from common.text import counted
+from curation.converters.format import Format
+from curation.redaction import Redactor
+from environments.registry import ENVIRONMENTS
+from schemas.config import Config
+from schemas.failure import FlywheelError, UsageError
+from schemas.tables.policy import PolicyVersion
+from schemas.tables.stage import PREPARE, label_of
+from schemas.tables.task import IMPORTED
+from schemas.tables.trajectory import IMPORT
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.shared.policies import policies
+from tasks.shared.version import code_version, version
+
+CARD = "README.md"
+TAGS = ("gui-agent", "computer-use", "trajectories", "flywheel")
+CATEGORY = "image-text-to-text"
+"""The Hub's category of tasks with images and text as input and text as output."""
+UNKNOWN_SOURCE = "unknown: see the source"
+ROUTES_MEAN = {
+    "sft": "accepted: training imitates it",
+    "ct": "rejected: training uses its screens",
+    "rl": "only training on groups uses it",
+    "quarantine": "a reviewer must decide",
+    "none": "no evidence about the policy",
+    "undecided": "the filter has not processed it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selected trajectories of an export."""
+
+    rows: Sequence[Mapping[str, Any]]
+    """Rows of the query `exchange_trajectories`."""
+    iterations: tuple[int, int]
+    """The first iteration and the iteration after the last."""
+    route: str | None
+    license: str = ""
+    """Licence that the user gave; empty if none."""
+
+
+def check_license(name: str) -> str:
+    """Return a licence's identifier; raise UsageError if it has not the Hub's form."""
+    if name and not is_license(name):
+        raise UsageError(
+            f"`--license {name[:80]}`: this is no identifier of a licence.",
+            "Write it as the Hub does, such as mit, apache-2.0, cc-by-4.0 or other.",
+        )
+    return name
+
+
+def dataset_card(config: Config, lake: Lake, form: Format, chosen: Selection, redactor: Redactor | None) -> str:
+    """Return the card of a written export.
+
+    Args:
+        config: config whose environments the tasks are from.
+        lake: the lake.
+        form: the format, after `write`.
+        chosen: the exported trajectories.
+        redactor: the redactor of the export; None for an export as it is.
+    """
+    rows = chosen.rows
+    steps = sum(row["n_steps"] for row in rows)
+    front = {
+        "pretty_name": f"{config.name}: trajectories of a GUI agent",
+        "license": chosen.license or UNKNOWN_LICENSE,
+        "task_categories": [CATEGORY],
+        "tags": [*TAGS, *form.tags],
+        "size_categories": [size_category(steps)],
+        "configs": form.configs,
+    }
+    tasks = len({row["task_id"] for row in rows})
+    summary = (
+        f"{counted(len(rows), 'trajectory', 'trajectories')} of {counted(tasks, 'task')}, with "
+        f"{counted(steps, 'step')}, recorded by flywheel and written in the format `{form.name}`. "
+        "A step has a screenshot, the actor's thought and its actions."
+    )
+    return card_of(
+        front,
+        f"{config.name}: trajectories of a GUI agent",
+        summary,
+        section("Read it", *_reading(form)),
+        section("Counts", *_counts(rows)),
+        section("Source and licence", *_sources(config, chosen)),
+        section("Quality", *_quality(lake, chosen)),
+        section("Redaction", _redaction(redactor)),
+        section("Lineage", *_lineage(lake, rows)),
+        section("Data versions", *_versions(lake, chosen)),
+    )
+
+
+def _reading(form: Format) -> list[str]:
+    units = {"fraction": "fractions of the screen's sides, from 0 to 1", "thousandths": "thousandths of its sides"}
+    unit = f"Coordinates are {units.get(form.unit, f'in {form.unit}')}"
+    dialect = f", and actions have the dialect `{form.dialect}`." if form.dialect else "."
+    loading = [code(form.loading, "python"), "`DIR` is this folder."] if form.loading else []
+    own = "The object or column `flywheel` has the values without a column of their own, as JSON."
+    return [*loading, form.contents, f"{unit}{dialect} {own}"]
+
+
+def _counts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return tables of outcomes, routes, policies and tasks."""
+    outcomes = Counter(_outcome(row) for row in rows)
+    routes = Counter[str](row["route"] for row in rows)
+    actors = Counter((row["policy"], row["policy_version"]) for row in rows)
+    tasks: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        tasks[row["task_id"]].append(row)
+    listed = sorted(tasks.items(), key=lambda one: (-len(one[1]), one[0]))
+    by_task = [
+        (name, len(held), sum(row["success"] is True for row in held), sum(row["n_steps"] for row in held))
+        for name, held in listed
+    ]
+    return [
+        rows_of(("outcome", "trajectories"), outcomes.most_common()),
+        rows_of(("route", "meaning", "trajectories"), [(one, ROUTES_MEAN[one], n) for one, n in routes.most_common()]),
+        rows_of(("actor", "policy", "trajectories"), [(*who, n) for who, n in actors.most_common()]),
+        rows_of(("task", "trajectories", "successes", "steps"), by_task),
+    ]
+
+
+def _made_in(iteration: int) -> str:
+    return "before the first iteration" if iteration == PREPARE else label_of(iteration)
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    if row["success"] is None:
+        return f"no verdict: {row['failure_boundary']} failed" if row["failure_boundary"] else "unknown"
+    return "success" if row["success"] else "failure"
+
+
+def _sources(config: Config, chosen: Selection) -> list[str]:
+    """Return the licence, and a table of the tasks' origins."""
+    given = (
+        f"The publisher's licence of this data set is `{chosen.license}`."
+        if chosen.license
+        else "No licence was given for this data set. Before you publish it, set `license` above."
+    )
+    origins = Counter((row["environment"] or row["task_id"].partition("/")[0], row["lineage"]) for row in chosen.rows)
+    table = [
+        (name, origin or "unknown", _license(config, name), count) for (name, origin), count in origins.most_common()
+    ]
+    head = ("environment", "origin of tasks and screens", "licence of the origin", "trajectories")
+    note = "Screens show the environment's pages and applications, so their licence also applies to the images."
+    return [given, rows_of(head, table), note]
+
+
+def _license(config: Config, environment: str) -> str:
+    if environment == IMPORTED:
+        return "that of the imported data"
+    section = config.environments.get(environment)
+    try:
+        known = ENVIRONMENTS.class_of(section.kind).license if section else ""
+    except FlywheelError:
+        known = ""
+    return known or UNKNOWN_SOURCE
+
+
+def _quality(lake: Lake, chosen: Selection) -> list[str]:
+    """Return a table of the gates with their pass rates."""
+    first, end = chosen.iterations
+    found = ask(lake, "exchange_gates", first=first, end=end, route=chosen.route).to_pylist()
+    if not found:
+        return ["No gate has checked these trajectories."]
+    table = [
+        (row["gate"], row["gate_version"], row["verdicts"], row["passed"], f"{row['passed'] / row['verdicts']:.1%}")
+        for row in found
+    ]
+    return [
+        "A gate is a check of the filter. The filter stops at the first gate that rejects a trajectory.",
+        rows_of(("gate", "version", "checked", "passed", "pass rate"), table),
+    ]
+
+
+def _redaction(redactor: Redactor | None) -> str:
+    if redactor is None:
+        return "None: texts and images are as they were recorded, with any secrets and personal data in them."
+    texts = ", ".join(f"{plain(kind)} {number:,}" for kind, number in sorted(redactor.texts.items())) or "none"
+    return (
+        f"Secrets and personal data with a known form were removed. From texts: {texts}. In images: "
+        f"{counted(redactor.regions, 'region')} of {counted(len(redactor.painted), 'image')} painted over. Images of "
+        f"unknown text, which are as they were recorded: {len(redactor.unread):,}."
+    )
+
+
+def _lineage(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return tables of the policies with their parents, and of the imports."""
+    known, acted = policies(lake), Counter(str(row["policy_version"]) for row in rows)
+    imports = Counter((row["policy_version"], row["iteration"]) for row in rows if row["policy"] == IMPORT)
+    chain = _with_parents(known, acted)
+    made = [
+        (one.policy_version, one.method, one.parent or "none", _made_in(one.iteration), one.code[:12]) for one in chain
+    ]
+    brought = [(name, label_of(iteration), count) for (name, iteration), count in imports.most_common()]
+    return [
+        rows_of(("policy", "method", "parent", "trained in", "code"), made),
+        rows_of(("import (format and digest)", "stored as", "trajectories"), brought),
+    ]
+
+
+def _with_parents(known: Mapping[str, PolicyVersion], acted: Mapping[str, int]) -> list[PolicyVersion]:
+    """Return the policies that acted, each with its parents; updated weights (`CANDIDATE+UPDATES`) count as the
+    candidate's."""
+    found: dict[str, PolicyVersion] = {}
+    for name in acted:
+        row = known.get(name) or known.get(name.rpartition("+")[0])
+        while row is not None and row.policy_version not in found:
+            found[row.policy_version] = row
+            row = known.get(row.parent or "")
+    return [one for name, one in known.items() if name in found]
+
+
+def _versions(lake: Lake, chosen: Selection) -> list[str]:
+    first, end = chosen.iterations
+    limits = sorted({row["iteration"] for row in chosen.rows})
+    asked = f"{label_of(limits[0])} to {label_of(limits[-1])}" if limits else f"{first} to {end}"
+    facts = [
+        ("lake", lake.lake_id),
+        ("iterations", asked),
+        ("route", chosen.route or "all"),
+        ("flywheel", version()),
+        ("code", code_version()),
+    ]
+    tables = ", ".join(f"{name} {number}" for name, number in sorted(lake.versions().items()))
+    return [rows_of(("", ""), [*facts, ("Delta versions of tables", tables)])]

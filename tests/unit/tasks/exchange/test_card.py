@@ -1,0 +1,77 @@
+"""The card of an export has what a reader asks before using it: counts, licences, gates, redaction and lineage."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apps.commands.data import export
+from curation.converters.format import FORMATS
+from environments.registry import ENVIRONMENTS
+from schemas.failure import UsageError
+from schemas.tables.task import GuiTask
+from tests.fixtures.sentences import Sentences
+from tests.unit.apps.conftest import Place, make_place
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    return make_place(tmp_path)
+
+
+def card(folder: Path) -> tuple[dict[str, Any], str]:
+    _, matter, body = (folder / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(matter), body
+
+
+def test_a_card_has_the_counts_the_gates_the_policies_and_the_versions(place: Place, tmp_path: Path) -> None:
+    lake = place.lake
+    task = {"environment": "fake", "template": "t", "instruction": "Click.", "tags": [], "split": "train"}
+    rest = {"max_steps": 3, "verifier": "fake", "lineage": "flywheel | 1"}
+    lake.append("tasks", [GuiTask(task_id="fake/click-target", **task, **rest)])
+    rows = lake.read("trajectories", where={"iteration": 0}).to_pylist()
+    (verdict, *_) = lake.read("verdicts").to_pylist()
+    named = [row["trajectory_id"] for row in rows][:4]
+    for number, name in enumerate(named):
+        gate = {"gate": "length", "gate_version": "2", "passed": number > 0}
+        lake.append("verdicts", [{**verdict, "trajectory_id": name, **gate}])
+    lake.upsert("trajectories", [{**row, "policy_version": "policy-0000"} for row in rows])
+    export("hf", tmp_path / "out", config=place.file, iterations="0:1", license_name="cc-by-4.0")
+    front, body = card(tmp_path / "out")
+    assert front["license"] == "cc-by-4.0" and front["size_categories"] == ["n<1K"] and "gui-agent" in front["tags"]
+    assert [one["config_name"] for one in front["configs"]] == ["steps", "trajectories"]
+    assert (
+        f"{len(rows)} trajectories of 2 tasks" in body
+        and f"| success | {sum(bool(r['success']) for r in rows)} |" in body
+    )
+    assert "| fake | flywheel \\| 1 | unknown: see the source |" in body
+    assert "| length | 2 | 4 | 3 | 75.0% |" in body
+    assert "| policy-initial | random | none | before the first iteration |" in body
+    assert "| policy-0000 | sft | policy-initial | iteration 0 |" in body
+    assert lake.lake_id in body and f"trajectories {lake.version('trajectories')}" in body
+    assert "Secrets and personal data with a known form were removed." in body
+
+
+@pytest.mark.parametrize("name", ["lerobot", "trl", "agentnet"])
+def test_every_export_has_a_card_and_says_that_it_is_not_redacted(place: Place, tmp_path: Path, name: str) -> None:
+    export(name, tmp_path / "out", config=place.file, redact=False)
+    front, body = card(tmp_path / "out")
+    assert front["license"] == "unknown" and "No licence was given" in body
+    assert "None: texts and images are as they were recorded" in body
+    assert set(FORMATS.class_of(name).tags) <= set(front["tags"])
+    for one in front.get("configs", []):
+        assert sorted((tmp_path / "out").glob(one["data_files"]))
+
+
+def test_a_licence_in_another_form_is_refused_before_anything_is_written(
+    place: Place, tmp_path: Path, sentence: Sentences
+) -> None:
+    with sentence.raises(UsageError):
+        export("hf", tmp_path / "out", config=place.file, license_name="MIT License")
+    assert not (tmp_path / "out").exists()
+
+
+def test_miniwobs_licence_is_known() -> None:
+    assert ENVIRONMENTS.class_of("miniwob-all").license == "MIT (Farama Foundation)"
