@@ -45,6 +45,9 @@ Tasks = Annotated[
         autocompletion=completion.tasks,
     ),
 ]
+LicenseName = Annotated[
+    str, typer.Option("--license", metavar="ID", help="Licence for the card, as on the Hub, such as cc-by-4.0.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")]
 
 

@@ -2,11 +2,18 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
 
 import yaml
 
 from common.text import harmless
 
+CARD = "README.md"
+"""File of a card, in the folder of its data set or model."""
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
+_MOST_FRONT = 100_000
+"""Maximum bytes of a card that are read."""
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~])")
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,79}")
 UNKNOWN_LICENSE = "unknown"
@@ -25,6 +32,25 @@ def card_of(front: Mapping[str, object], title: str, *blocks: str) -> str:
     matter = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=10_000)
     body = "\n\n".join([f"# {plain(title)}", *filter(None, blocks)])
     return f"---\n{matter}---\n\n{body}\n"
+
+
+def front_of(file: Path) -> dict[str, str]:
+    """Returns the texts at the top level of a card's front matter, and of a list its first text; empty without any.
+
+    A card is untrusted, so its YAML is parsed but never constructed.
+    """
+    try:
+        with file.open("rb") as content:
+            found = _FRONT.match(content.read(_MOST_FRONT).decode("utf-8-sig", "replace"))
+        top: Any = cast(Any, yaml).compose(found[1], yaml.SafeLoader) if found else None
+    except (OSError, yaml.YAMLError, RecursionError, ValueError):
+        return {}
+    texts: dict[str, str] = {}
+    for key, value in top.value if isinstance(top, yaml.MappingNode) else ():
+        one = value.value[0] if isinstance(value, yaml.SequenceNode) and value.value else value
+        if isinstance(key, yaml.ScalarNode) and isinstance(one, yaml.ScalarNode):
+            texts[key.value] = one.value
+    return texts
 
 
 def section(title: str, *blocks: str) -> str:

@@ -10,6 +10,7 @@ import typer
 from apps.options import (
     AsJson,
     ConfigFile,
+    LicenseName,
     Overrides,
     iteration_range,
     open_lake,
@@ -54,17 +55,15 @@ def export(
             help="Remove secrets and personal data; on by default, except for formats that are imported back.",
         ),
     ] = None,
-    license_name: Annotated[
-        str, typer.Option("--license", metavar="ID", help="Licence for the card, as on the Hub, such as cc-by-4.0.")
-    ] = "",
+    license_name: LicenseName = "",
     as_json: AsJson = False,
 ) -> None:
     """Write stored trajectories in another project's format, without secrets and personal data."""
     from curation.converters.format import FORMATS
     from curation.redaction import Redactor
     from schemas.tables.verdict import ROUTES
-    from tasks.exchange.card import check_license
     from tasks.exchange.export import ALL, export_trajectories
+    from tasks.shared.cards import check_license
 
     check_license(license_name)
     form = FORMATS.class_of(name)(unit, dialect)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from apps.calling import call
+from apps.commands.model_card import write_model_card
 from apps.commands.status import bar
 from apps.options import open_lake
 from common.atomic_folder import atomic_folder
@@ -21,6 +22,7 @@ from storage.blobs import MANIFEST
 from storage.lake import Lake
 from tasks.promote.events import as_dict, event_of
 from tasks.running.console import make_table, out
+from tasks.shared.cards import check_license
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.status import PolicySuccess, success_of
@@ -208,17 +210,25 @@ def require_empty(folder: Path, option: str) -> None:
         raise UsageError(f"`{option}`: {folder} is not an empty folder.", "Name a new one; nothing is overwritten.")
 
 
-def export_policy(lake: Lake, name: str, to: Path) -> str:
-    """Copies a policy's checkpoint to a new or empty folder and returns its version.
+def export_policy(lake: Lake, name: str, to: Path, license: str = "") -> str:
+    """Copies a policy's checkpoint to a new or empty folder, with a card, and returns its version.
+
+    Args:
+        lake: the lake.
+        name: the policy's version, or `champion`.
+        to: the folder.
+        license: licence for the card, as on the Hub; if empty, that of the base model's card.
 
     Raises:
-        UsageError: the policy does not exist, or the folder is not empty.
+        UsageError: the policy does not exist, the folder is not empty, or the licence has another form.
         CheckpointError: the stored checkpoint is broken.
     """
     row = policy_row(lake, name)
     require_empty(to, "--to")
+    check_license(license)
     cache, without = cache_folder(lake, row.policy_version), (f"{TRAINING}/",)
     source = lake.blobs.get_directory(row.checkpoint, cache, without)
     with atomic_folder(to) as whole:
         shutil.copytree(source, whole, ignore=shutil.ignore_patterns(MANIFEST, TRAINING))
+        write_model_card(lake, row, whole, license)
     return row.policy_version

@@ -18,6 +18,7 @@ from apps.commands.upkeep import doctor, init, maintain, pause, resume, upgrade
 from apps.options import (
     AsJson,
     ConfigFile,
+    LicenseName,
     Overrides,
     Tasks,
     iteration_range,
@@ -271,13 +272,14 @@ def export(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
+    license_name: LicenseName = "",
     as_json: AsJson = False,
 ) -> None:
-    """Copy a policy into a folder that plain transformers loads."""
+    """Copy a policy into a folder that plain transformers loads, with a card."""
     from apps.commands.policies import export_policy
 
     sweep_exports(to)
-    version = export_policy(open_lake(resolve(config, overrides)), policy, to)
+    version = export_policy(open_lake(resolve(config, overrides)), policy, to, license_name)
     print_result(as_json, {"policy": version, "directory": str(to.absolute())}, f"{version} is in {to}")
 
 

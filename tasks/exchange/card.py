@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.card import UNKNOWN_LICENSE, card_of, code, is_license, plain, rows_of, section, size_category
+from common.card import UNKNOWN_LICENSE, card_of, code, plain, rows_of, section, size_category
 from common.text import counted
 from curation.converters.format import Format
 from curation.redaction import Redactor
 from environments.registry import ENVIRONMENTS
 from schemas.config import Config
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import PREPARE, label_of
 from schemas.tables.task import IMPORTED
@@ -21,7 +21,6 @@ from storage.lake import Lake
 from tasks.shared.policies import policies
 from tasks.shared.version import code_version, version
 
-CARD = "README.md"
 TAGS = ("gui-agent", "computer-use", "trajectories", "flywheel")
 CATEGORY = "image-text-to-text"
 """The Hub's category of tasks with images and text as input and text as output."""
@@ -47,16 +46,6 @@ class Selection:
     route: str | None
     license: str = ""
     """Licence that the user gave; empty if none."""
-
-
-def check_license(name: str) -> str:
-    """Return a licence's identifier; raise UsageError if it has not the Hub's form."""
-    if name and not is_license(name):
-        raise UsageError(
-            f"`--license {name[:80]}`: this is no identifier of a licence.",
-            "Write it as the Hub does, such as mit, apache-2.0, cc-by-4.0 or other.",
-        )
-    return name
 
 
 def dataset_card(config: Config, lake: Lake, form: Format, chosen: Selection, redactor: Redactor | None) -> str:
@@ -202,10 +191,11 @@ def _lineage(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         (one.policy_version, one.method, one.parent or "none", _made_in(one.iteration), one.code[:12]) for one in chain
     ]
     brought = [(name, label_of(iteration), count) for (name, iteration), count in imports.most_common()]
-    return [
+    tables = [
         rows_of(("policy", "method", "parent", "trained in", "code"), made),
         rows_of(("import (format and digest)", "stored as", "trajectories"), brought),
     ]
+    return tables if any(tables) else ["No policy acted here: explorers have no parents."]
 
 
 def _with_parents(known: Mapping[str, PolicyVersion], acted: Mapping[str, int]) -> list[PolicyVersion]:
@@ -221,9 +211,8 @@ def _with_parents(known: Mapping[str, PolicyVersion], acted: Mapping[str, int]) 
 
 
 def _versions(lake: Lake, chosen: Selection) -> list[str]:
-    first, end = chosen.iterations
     limits = sorted({row["iteration"] for row in chosen.rows})
-    asked = f"{label_of(limits[0])} to {label_of(limits[-1])}" if limits else f"{first} to {end}"
+    asked = " to ".join(dict.fromkeys((label_of(limits[0]), label_of(limits[-1]))))
     facts = [
         ("lake", lake.lake_id),
         ("iterations", asked),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.atomic_folder import atomic_folder
+from common.card import CARD
 from common.text import counted
 from curation.converters.exchanged import Correction, Exchanged, Picture, StepAssessment
 from curation.converters.files import Target
@@ -25,7 +26,7 @@ from schemas.tables.trajectory import Route, Trajectory
 from schemas.tables.verdict import ROUTES
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.exchange.card import CARD, Selection, dataset_card
+from tasks.exchange.card import Selection, dataset_card
 from tasks.exchange.prompts import Prompts
 from tasks.running.console import bar
 from tasks.train.supervised import weighed_targets

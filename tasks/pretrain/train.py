@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from common.card import CARD, UNKNOWN_LICENSE, card_of, rows_of
 from common.text import counted
 from curation.perception.caption import captions
 from curation.perception.perceive import descriptions, questions
@@ -29,6 +30,7 @@ from tasks.launching.trainer_process import TrainerProcess
 from tasks.running.boundary import boundary
 from tasks.running.console import bar, print_line
 from tasks.running.run import run_of
+from tasks.shared.cards import MODEL_FRONT
 from tasks.shared.lease import claim
 from tasks.shared.material import PolicyRecipe, seed_of, write_pictures
 from tasks.shared.paths import work_folder
@@ -45,7 +47,6 @@ FIXED_TOKENS = 1024
 READ = ("pages", "screenshots")
 """Tables that the training reads."""
 SPLITS = ("train", "validation")
-CARD = "README.md"
 PERCEIVED = 8
 """Maximum questions about a whole screen that a sample brings along."""
 MEASURES = {"letters_right": "letters right", "pointing": "pointing", "character_errors": "character errors"}
@@ -105,7 +106,7 @@ def train_base(config: Config) -> str:
     with Recorder(config, lake, recipe) as recorder:
         trained = _run(job, folder, recorder)
     metrics = {**trained.metrics, **numbers, "learning_rate": job.learning_rate}
-    (job.out / CARD).write_text(card_of(config, recipe, job, metrics))
+    (job.out / CARD).write_text(base_card(config, recipe, job, metrics))
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{version}")
     metrics |= keep_profile(lake, job, version)
     register(lake, config, recipe, "pretrain", checkpoint, metrics, job.seed, json.dumps(learned, sort_keys=True))
@@ -304,12 +305,12 @@ def _run(job: Job, folder: Path, recorder: Recorder) -> TrainerReport:
         return trainer.listen(hear)
 
 
-def card_of(config: Config, recipe: PolicyRecipe, job: Job, metrics: Mapping[str, Any]) -> str:
+def base_card(config: Config, recipe: PolicyRecipe, job: Job, metrics: Mapping[str, Any]) -> str:
     """Write the model card of a base: its data, training, machine and measures."""
-    pins = ", ".join(f"`{table}` {version}" for table, version in sorted(recipe.pins.items()))
+    pins = ", ".join(f"{table} {version}" for table, version in sorted(recipe.pins.items()))
     machine = f"{platform.machine()}, {metrics.get('processes', 1)} processes of {job.train.threads} threads"
     facts = {
-        "Architecture": f"Qwen3-VL of `transformers`, {metrics['parameters']:,} parameters",
+        "Architecture": f"Qwen3-VL of transformers, {metrics['parameters']:,} parameters",
         "Data": f"{metrics['screens']:,} screens of {metrics['pages']:,} generated pages; tables {pins}",
         "Training": f"{job.steps} steps of {job.train.batch} screens, learning rate {job.learning_rate:g}, "
         f"letters alone for {job.train.pretrain.letters_steps} steps",
@@ -318,15 +319,14 @@ def card_of(config: Config, recipe: PolicyRecipe, job: Job, metrics: Mapping[str
         "Machine": machine,
         "Code": code_version(),
     }
-    lines = [
-        f"# {recipe.version}",
-        "",
-        "A small policy for screens that reads and points, trained on rendered pages.",
-        "",
-    ]
-    lines += ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in facts.items()), ""]
     named = [name for name in metrics if name.startswith(tuple(MEASURES))]
     count, pages = metrics["validation_screens"], metrics["validation_pages"]
-    lines += [f"Measured on {counted(count, 'screen')} of {counted(pages, 'held-out page')} (split `validation`):", ""]
-    lines += ["| measure | |", "|---|---|", *(f"| `{name}` | {metrics[name]:.3f} |" for name in sorted(named)), ""]
-    return "\n".join(lines)
+    measured = f"Measured on {counted(count, 'screen')} of {counted(pages, 'held-out page')} (split `validation`):"
+    return card_of(
+        {"license": UNKNOWN_LICENSE, **MODEL_FRONT},
+        recipe.version,
+        "A small policy for screens that reads and points, trained on rendered pages.",
+        rows_of(("", ""), [*facts.items()]),
+        measured,
+        rows_of(("measure", ""), [(name, f"{metrics[name]:.3f}") for name in sorted(named)]),
+    )

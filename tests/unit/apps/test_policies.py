@@ -13,9 +13,9 @@ from tasks.measure import Attempt, Measured
 from tests.fixtures.sentences import Sentences
 
 
-def test_export_copies_the_checkpoint_without_the_store_s_manifest(place: Any, tmp_path: Path) -> None:
+def test_export_copies_the_checkpoint_with_a_card_and_without_the_store_s_manifest(place: Any, tmp_path: Path) -> None:
     assert policies.export_policy(place.lake, "champion", tmp_path / "out") == "policy-0001"
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["config.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["README.md", "config.json"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

@@ -62,7 +62,7 @@ def test_a_base_is_trained_registered_and_exported_and_it_acts(
     assert 0 <= metrics["letters_right_11px"] <= 1 and {"pointing", "character_errors"} <= metrics.keys()
     assert lake.rows(TrainingStep, {"policy_version": "base-0000"})
     card = (tmp_path / "base" / "README.md").read_text()
-    assert "8 screens of 4 generated pages" in card and "weights 0" in card and "`pointing`" in card
+    assert "8 screens of 4 generated pages" in card and "weights 0" in card and "| pointing |" in card
     screen = Observation(next(iter(drawn(0)[1].values())), 96, 64, "")
     (reply,) = VlmPolicy(tmp_path / "base", POLICY).act([Context("Click it.", (), screen, 0)])
     assert isinstance(reply.text, str)
