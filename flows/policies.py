@@ -17,23 +17,25 @@ from tasks.shared.paths import lake_if_any
 
 
 @flow(name="retrain", flow_run_name=run_name)
-def retrain(config: Config, like: str | None = None) -> str | State[Pause | Exhausted] | None:
+def retrain(config: Config, like: str | None = None, train_only: bool = False) -> str | State[Pause | Exhausted] | None:
     """Trains, evaluates and promotes a policy from pinned data versions.
 
     Args:
         config: the resolved config.
         like: policy version whose data versions, parent, config and seed are used; the current data if not given.
+        train_only: neither evaluate nor promote the policy, and use no environment.
 
     Returns:
         The version of the new policy, or the reason of an early end.
     """
     with open_run(config, create=False) as run, until_paused(run) as end:
-        if like is None:
+        if like is None and not train_only:
             verify_corrections(config)
         pinned = pin_data(config, like)
         version = train_retrained(config, pinned)
-        evaluate_challenger(config, version)
-        challenge_champion(config, version)
+        if not train_only:
+            evaluate_challenger(config, version)
+            challenge_champion(config, version)
         return version
     return end.state
 
@@ -41,6 +43,8 @@ def retrain(config: Config, like: str | None = None) -> str | State[Pause | Exha
 @flow(name="adopt", flow_run_name=run_name)
 def adopt(config: Config, directory: str, name: str | None = None) -> str:
     """Copies a checkpoint into the lake, evaluates it, and promotes it if it is not worse than the champion.
+
+    In a lake without policies, the checkpoint becomes the champion.
 
     Args:
         config: the resolved config.
@@ -50,7 +54,7 @@ def adopt(config: Config, directory: str, name: str | None = None) -> str:
     Returns:
         The version of the new policy.
     """
-    with open_run(config, create=False):
+    with open_run(config):
         version = adopt_checkpoint(config, directory, name)
         evaluate_challenger(config, version)
         challenge_champion(config, version)

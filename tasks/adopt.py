@@ -8,10 +8,11 @@ from models.tiny.layout import CRITIC, is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import UsageError
+from schemas.tables.stage import PREPARE
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.lease import claim
-from tasks.shared.policies import PolicyRecipe, champion, last_iteration, register
+from tasks.shared.policies import PolicyRecipe, champion_if_any, last_iteration, register
 
 TAKEN = (SAFETENSORS, ".json", ".txt", ".jinja", ".model")
 """Suffixes of files that are copied: weights, settings, vocabularies and templates."""
@@ -19,20 +20,24 @@ TAKEN = (SAFETENSORS, ".json", ".txt", ".jinja", ".model")
 
 @boundary("adopt")
 def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
-    """Copy a checkpoint into the lake, register it as a candidate without a parent, and return its version.
+    """Copy a checkpoint into the lake, register it without a parent, and return its version.
+
+    The policy is a candidate. In a lake without policies, which is made if it does not exist, it is the champion.
 
     Raises:
-        UsageError: the name is in use or invalid, the lake has no champion, or the champion has the same weights.
+        UsageError: the name is in use or invalid, or the champion has the same weights.
         CheckpointError: the directory cannot be loaded, or its weights are not in safetensors or not finite. Nothing
             was written.
     """
-    lake = run_of(config, create=False).lake
+    lake = run_of(config).lake
     source = Path(directory).absolute()
-    incumbent = champion(lake)
+    incumbent = champion_if_any(lake)
     files = [file.name for file in files_of(source)]
     VlmPolicy(source, config.policy)
     require_sound(source)
-    if _weights(source).items() <= lake.blobs.sums(incumbent.checkpoint).items():
+    if incumbent and _weights(source).items() <= lake.blobs.sums(incumbent.checkpoint).items():
+        if incumbent.kind == "initial" and not lake.count("evaluations", {"policy_version": incumbent.policy_version}):
+            return incumbent.policy_version  # an earlier process was killed before its evaluation
         problem = f"{source} holds the very weights of the champion, {incumbent.policy_version}."
         raise UsageError(
             problem, "There is nothing to adopt; `flywheel rollback POLICY` returns to an earlier champion."
@@ -43,7 +48,8 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{version}", files)
     base = "tiny" if is_tiny(read_config(source)) else str(source)
     made_by = config.model_copy(update={"policy": config.policy.model_copy(update={"base": base})})
-    recipe = PolicyRecipe(version, "", last_iteration(lake), {}, "adopted")
+    now, kind = (last_iteration(lake), "adopted") if incumbent else (PREPARE, "initial")
+    recipe = PolicyRecipe(version, "", now, {}, kind)
     register(lake, made_by, recipe, "adopted", checkpoint, {"directory": str(source)}, config.seed)
     return version
 

@@ -93,10 +93,15 @@ def evaluate_candidate(run: Run, iteration: int) -> StageResult:
 
 
 def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> StageResult:
-    """Evaluate a policy until its promotion is decided. A broken policy is not evaluated."""
+    """Evaluate a policy until its promotion is decided, or on all seeds if it is the lake's first policy.
+
+    A broken policy is not evaluated.
+    """
     if (broken := broken_making(lake, candidate)) is not None:
         return PlainResult(text=f"not measured: {broken.reason}", numbers={"policy": candidate.policy_version})
     policy, against = load_policy(config, lake, candidate.policy_version), opponent(lake, candidate)
+    if against.policy_version == candidate.policy_version:
+        return measure_suites(config, lake, policy, candidate.iteration)
 
     def enough(seeds: int) -> int | None:
         suite: dict[str, SeedsOf] = {"suite": validation_seeds(config, "train", seeds)}

@@ -17,6 +17,7 @@ from rollout.runner import run_until_interrupted
 from rollout.trajectory import ATTEMPTS
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, FlywheelError, SandboxFailure, all_of
+from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import PREPARE, PlainResult
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
@@ -24,7 +25,7 @@ from tasks.evaluate import explorer_policy, measure, summary
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import PolicyRecipe, register
+from tasks.shared.policies import PolicyRecipe, champion, champion_if_any, origin_of, register
 from tasks.shared.trajectories import measured_first
 from tasks.shared.weights import load_policy
 
@@ -40,11 +41,12 @@ def prepare_lake(run: Run, iteration: int) -> PlainResult:
     tasks = catalog(config)
     lake.append("tasks", tasks)
     lake.upsert("tasks", renewed(lake, tasks))
-    if lake.read("policies", ["policy_version"], {"policy_version": INITIAL}).num_rows == 0:
-        _first_policy(config, lake, [task for task in tasks if task.split != "held_out"])
+    first_policy(config, lake)
+    origin = origin_of(lake)
+    assert origin is not None
     seeds = measured_first(config)
     explorer = summary(measure(config, lake, explorer_policy(config), {"suite": seeds["explorer"]}, iteration))
-    first = load_policy(config, lake, INITIAL)
+    first = load_policy(config, lake, origin.policy_version)
     start = summary(measure(config, lake, first, {"suite": seeds["untrained"]}, iteration))
     name = "given policy" if config.policy.given else "untrained policy"
     text = f"explorer {explorer.text}; {name} {start.text}"
@@ -58,7 +60,10 @@ def renewed(lake: Lake, tasks: Sequence[GuiTask]) -> list[GuiTask]:
     return [new for old in known if (new := old.model_copy(update=now[old.task_id])) != old]
 
 
-def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
+def first_policy(config: Config, lake: Lake) -> PolicyVersion:
+    """Return the champion. If the lake has no policy, make the first one from `policy.base`, and do not measure it."""
+    if (row := champion_if_any(lake)) is not None:
+        return row
     folder = work_folder(lake, "initial")
     shutil.rmtree(folder)
     source = Path(config.policy.base)
@@ -66,6 +71,7 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
         from models.tiny.build import build_tiny  # late, because most flows do not need `torch`
 
         phrases = [phrase for name in config.think.thinkers for phrase in THINKERS.class_of(name).phrases]
+        tasks = [task for task in catalog(config) if task.split != "held_out"]
         build_tiny(config.policy, run_until_interrupted(_texts(config, tasks)), config.seed, folder, phrases)
         source = folder
     require_sound(source)
@@ -73,6 +79,7 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}", carried(source, {CRITIC}))
     recipe = PolicyRecipe(INITIAL, "", PREPARE, {}, "initial")
     register(lake, config, recipe, method, checkpoint, {}, config.seed)
+    return champion(lake)
 
 
 async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:

@@ -11,11 +11,12 @@ from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.preflight.checks import require_descent, require_held_out
 from tasks.preflight.unused_keys import LAUNCHED
+from tasks.prepare import first_policy
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.lease import claim
 from tasks.shared.material import PolicyRecipe
-from tasks.shared.policies import champion, last_iteration, policy_row
+from tasks.shared.policies import last_iteration, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.train import pins_of, train_from
 
@@ -31,6 +32,8 @@ class Pinned:
 @boundary("pin")
 def pin_data(config: Config, like: str | None) -> Pinned:
     """Pin the data of a retraining and claim its name. Pin the current data, or the data of an earlier policy.
+
+    A lake without a policy, such as one that holds only an import, gets its first policy from `policy.base`.
 
     Raises:
         UsageError: the policy does not exist or was not trained from data, or the lake's policies have another origin
@@ -66,7 +69,7 @@ def train_retrained(config: Config, pinned: Pinned) -> str:
 def _today(config: Config, lake: Lake) -> Pinned:
     require_descent(config, lake)
     require_held_out(config, lake)
-    parent, iteration = champion(lake).policy_version, last_iteration(lake)
+    parent, iteration = first_policy(config, lake).policy_version, last_iteration(lake)
     return Pinned(PolicyRecipe("", parent, iteration, pins_of(lake), "retrained"), config.canonical())
 
 

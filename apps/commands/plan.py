@@ -24,7 +24,7 @@ from tasks.retrain import trained_row
 from tasks.running.budget import account, sentence, short
 from tasks.running.console import out
 from tasks.shared.paths import lake_if_any
-from tasks.shared.policies import champion
+from tasks.shared.policies import champion_if_any
 from tasks.shared.status import IterationStatus, begun_iterations
 from tasks.shared.suite import tasks_of
 from tasks.shared.trajectories import collected, measured_first, measured_suites, trajectories
@@ -137,8 +137,8 @@ def plan_of(config: Config, iterations: int) -> Plan:
 class RetrainPlan:
     """The plan of a retraining."""
 
-    parent: str
-    """The policy that the retraining continues."""
+    parent: str | None
+    """The policy that the retraining continues; None for the first policy, made from `policy.base`."""
     like: str | None
     """The version whose training is repeated."""
     new_steps: int
@@ -154,15 +154,16 @@ class RetrainPlan:
     lake: str
 
 
-def retrain_plan_of(config: Config, lake: Lake, like: str | None) -> RetrainPlan:
+def retrain_plan_of(config: Config, lake: Lake, like: str | None, train_only: bool = False) -> RetrainPlan:
     """Makes the plan of a retraining; writes nothing.
 
     Raises:
         FlywheelError: the retraining would be refused.
     """
-    for probe in planned(config):
+    for probe in planned(config, trains_only=train_only):
         probe.examine()
-    made_by, parent = config, champion(lake).policy_version
+    row = champion_if_any(lake)
+    made_by, parent = config, row and row.policy_version
     if like:
         repeated, parent = trained_row(lake, like)
         made_by = config_of(json.loads(repeated.config))
@@ -174,7 +175,7 @@ def retrain_plan_of(config: Config, lake: Lake, like: str | None) -> RetrainPlan
         new_steps=steps,
         new_decisions=decisions,
         training=_training(made_by, first=False),
-        evaluation=trajectories(measured_suites(config, lake)),
+        evaluation=0 if train_only else trajectories(measured_suites(config, lake)),
         seconds=sum(one.stages_s.get(stage, 0.0) for one in recent for stage in TRAINED) / len(recent)
         if recent
         else None,
@@ -187,10 +188,10 @@ def show_retrain_plan(plan: RetrainPlan) -> None:
     """Prints the plan."""
     new = f"{counted(plan.new_steps, 'new accepted step')}, {counted(plan.new_decisions, 'new decision')}"
     lines = {
-        "from": f"{plan.parent}, as {plan.like} was made" if plan.like else plan.parent,
+        "from": f"{plan.parent}, as {plan.like} was made" if plan.like else plan.parent or "`policy.base`",
         "data": "the versions that it was made from" if plan.like else f"{new} since the last training",
         "training": plan.training,
-        "evaluation": f"at most {plan.evaluation:,} trajectories",
+        "evaluation": f"at most {plan.evaluation:,} trajectories" if plan.evaluation else "none",
         "time": _time(plan.seconds),
         "budget": plan.budget,
         "lake": plan.lake,

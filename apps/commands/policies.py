@@ -50,6 +50,9 @@ class ChallengerOutcome:
     @property
     def line(self) -> str:
         """Returns the outcome in one line."""
+        if self.status == "candidate" and not (self.decision or self.success):
+            again = "the same command without `--train-only` evaluates it"
+            return f"{self.policy}: not evaluated; {again}, `flywheel export --policy {self.policy} --to DIR` copies it"
         reason = f": {self.decision.reason}" if self.decision else ""
         return f"{self.policy}: {self.status}{reason}" + (f"; success {self.success.text}" if self.success else "")
 
@@ -118,22 +121,24 @@ def show_measured(measured: "Measured") -> None:
         console.print(f"\n{measured.policy}: {rates.success:.3f} ({interval})")
 
 
-def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
-    """Trains from pinned data, and compares the new policy with the champion.
+def retrain_policy(config: Config, like: str | None, train_only: bool = False) -> ChallengerOutcome:
+    """Trains from pinned data, and compares the new policy with the champion, unless it should only be trained.
 
     Raises:
+        UsageError: `like` does not exist.
         Paused: the lake is paused, or was paused during the work.
     """
     from tasks.preflight.preflight import require
     from tasks.running.budget import require_budget, require_unpaused
 
     lake = open_lake(config)
-    policy_row(lake, like or "champion")
+    if like is not None:
+        policy_row(lake, like)
     require_unpaused(lake)
     require_budget(lake, config.budget)
-    require(config)
+    require(config, trains_only=train_only)
 
-    version = call("flows.policies.retrain", config, like)
+    version = call("flows.policies.retrain", config, like, train_only)
     if not isinstance(version, str):
         raise version.refusal()
     return outcome_of(lake, version)
@@ -170,19 +175,18 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
 
 
 def adopt_policy(config: Config, directory: Path, name: str | None) -> ChallengerOutcome:
-    """Imports a checkpoint into the lake, and compares it with the champion.
+    """Imports a checkpoint into the lake, and compares it with the champion, if there is one.
 
     Raises:
         CheckpointError: `directory` has no model; nothing was started.
     """
-    lake = open_lake(config)
-    policy_row(lake, "champion")
     from tasks.adopt import files_of
     from tasks.preflight.preflight import require
 
     files_of(directory.absolute())
     require(config)
-    return outcome_of(lake, call("flows.policies.adopt", config, str(directory.absolute()), name))
+    version = call("flows.policies.adopt", config, str(directory.absolute()), name)
+    return outcome_of(open_lake(config), version)
 
 
 def merge_policies(

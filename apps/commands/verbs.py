@@ -208,6 +208,9 @@ def retrain(
             help="Repeat the data, parent, config and seed of this version.", autocompletion=completion.policies
         ),
     ] = None,
+    train_only: Annotated[
+        bool, typer.Option("--train-only", help="Neither evaluate nor promote; needs no environment.")
+    ] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -223,10 +226,10 @@ def retrain(
         from apps.process import SPENT_NOTHING, Interrupts
 
         Interrupts.kept = SPENT_NOTHING
-        plan = retrain_plan_of(resolved, open_lake(resolved), like)
+        plan = retrain_plan_of(resolved, open_lake(resolved), like, train_only)
         print_result(as_json, plan, lambda: show_retrain_plan(plan))
         return
-    done = retrain_policy(resolved, like)
+    done = retrain_policy(resolved, like, train_only)
     print_result(as_json, done.as_dict, done.line)
 
 
@@ -237,7 +240,7 @@ def adopt(
     name: Annotated[str | None, typer.Option(help="Version of the policy; adopted-NNNN if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import a checkpoint from elsewhere into the lake, evaluate it, and let it challenge the champion."""
+    """Import a checkpoint from elsewhere into the lake, evaluate it, and let it challenge the champion, if any."""
     from apps.commands.policies import adopt_policy
 
     done = adopt_policy(resolve(config, overrides), directory, name)

@@ -40,6 +40,10 @@ from tasks.shared.paths import lake_if_any
 from tasks.shared.policies import champion_if_any
 from tasks.shared.suite import require_makers
 
+TRAINS = {
+    "policy", "policies", "options", "training", "processor", "device", "teacher", "trackers", "traces", "storage",
+}  # fmt: skip
+"""Checks of a training without an environment, besides those of the lake and the disks."""
 PER_PROCESSOR = 4
 """Maximum number of training processes per processor of this machine. More processes would only wait for each other."""
 
@@ -56,8 +60,12 @@ def examine(config: Config) -> list[CheckReport]:
     return found
 
 
-def require(config: Config) -> None:
+def require(config: Config, trains_only: bool = False) -> None:
     """Refuse a run that would fail. The checks leave no files and use no budget.
+
+    Args:
+        config: the resolved config.
+        trains_only: check only what a training needs, and no environment.
 
     Raises:
         UsageError: a part cannot be found; a task has neither a verifier nor a judge; the method or the model lacks a
@@ -66,9 +74,13 @@ def require(config: Config) -> None:
             the policy's server does not answer.
         LakeError: the lake's address is not writable or has other data, or the disk is nearly full.
     """
-    for probe in probes(config):
-        if probe.required:
-            probe.examine()
+    for probe in _required(probes(config), trains_only):
+        probe.examine()
+
+
+def _required(found: Sequence[Probe], trains_only: bool) -> list[Probe]:
+    named = [one for one in found if not trains_only or one.name in TRAINS or one.name.startswith(("lake", "disk "))]
+    return [one for one in named if one.required]
 
 
 def probes(config: Config, asks: bool = True) -> list[Probe]:
@@ -114,9 +126,9 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
     ]
 
 
-def planned(config: Config) -> list[Probe]:
-    """Return the checks that contact no model, server or GPU and write nothing."""
-    return [probe for probe in probes(config, asks=False) if probe.required]
+def planned(config: Config, trains_only: bool = False) -> list[Probe]:
+    """Return the checks that contact no model, server or GPU and write nothing; `trains_only` is as in `require`."""
+    return _required(probes(config, asks=False), trains_only)
 
 
 def _tasks(config: Config) -> str:

@@ -153,9 +153,13 @@ def evaluate_challenger(config: Config, version: str) -> None:
 
 @boundary("challenge")
 def challenge_champion(config: Config, version: str) -> None:
-    """Promote, hold or reject the policy."""
+    """Promote, hold or reject the policy. The lake's first policy is the champion without a decision."""
     lake = run_of(config, create=False).lake
-    result = PromotionResult.of(challenge(config, lake, policy_row(lake, version)))
+    row = policy_row(lake, version)
+    if row.kind == "initial":
+        print_line(f"{version}: the champion, because it is the lake's first policy")
+        return
+    result = PromotionResult.of(challenge(config, lake, row))
     print_line(f"{version}: {result}")
     emit_result(lake, "promote", result, {})
 
