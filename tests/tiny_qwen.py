@@ -127,7 +127,7 @@ def success(lake: Lake) -> float:
     return found.success
 
 
-def imitate(config: Config, enough: float = 0.15) -> float:
+def imitate(config: Config, enough: float = 0.3) -> float:
     """Trains on the explorer's successes until the policy has enough success, which is returned."""
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
@@ -136,7 +136,7 @@ def imitate(config: Config, enough: float = 0.15) -> float:
     return found
 
 
-def improve(config: Config, enough: float = 0.8, rounds: int = 5) -> list[PolicyVersion]:
+def improve(config: Config, enough: float = 0.8, rounds: int = 10) -> list[PolicyVersion]:
     """Trains in rounds of groups until the champion has enough success; returns the trained policies."""
     lake = Lake.open(config.lake)
     for _ in range(rounds):
