@@ -20,7 +20,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import PlainResult, StageResult
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.promote.contest import broken_making, interim_looks, looked_at, opponent
+from tasks.promote.contest import broken_making, interim_looks, looked_at, opponent, unread
 from tasks.running.console import bar, print_line
 from tasks.running.run import Run
 from tasks.running.stage import stage
@@ -28,6 +28,9 @@ from tasks.shared.kept import drop_partial, keep
 from tasks.shared.policies import made_in
 from tasks.shared.trajectories import SeedsOf, measured_suites, validation_seeds
 from tasks.shared.weights import load_policy
+
+MOST_UNREAD = 200
+"""Characters that `evaluations` keeps of a reply without an action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Summary:
     tasks: Mapping[str, TaskRate]
     failed: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number of environment failures, by boundary. No rate includes them."""
+    unread: str = ""
+    """A sentence with the first reply, if every trajectory ended in a reply without an action; else empty."""
 
     @property
     def text(self) -> str:
@@ -79,7 +84,7 @@ class EvaluationResult(StageResult):
             text += f"; never trained on: {self.held_out.text} over {unseen}"
         if self.synthesized:
             text += f"; made tasks: {self.synthesized.text} over {self.tasks['synthesized']}"
-        return text
+        return "; ".join(filter(None, (text, self.suite.unread)))
 
 
 @stage("evaluate", retry=True)
@@ -216,6 +221,7 @@ def _row(record: FinishedTrajectory, suite: str) -> Evaluation:
         n_steps=made.n_steps,
         failure_boundary=made.failure_boundary,
         unparsable=bool(steps) and not steps[-1].actions,
+        unread=steps[-1].raw_text[:MOST_UNREAD] if steps and not steps[-1].actions else None,
         think_ms=sum(step.think_ms for step in steps) / len(steps) if steps else None,
         final_phash=None if screen is None else difference_hash(record.screenshots[screen].png),
     )
@@ -243,7 +249,7 @@ def summary(rows: Sequence[Evaluation]) -> Summary:
         task: TaskRate(successes[task] / len(of), len(of), sum(row.reward or 0.0 for row in of) / len(of))
         for task, of in sorted(by_task.items())
     }
-    return Summary(interval.mean, (interval.low, interval.high), tasks, dict(failed))
+    return Summary(interval.mean, (interval.low, interval.high), tasks, dict(failed), unread(rows))
 
 
 def evaluation_of(

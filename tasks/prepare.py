@@ -50,6 +50,8 @@ def prepare_lake(run: Run, iteration: int) -> PlainResult:
     start = summary(measure(config, lake, first, {"suite": seeds["untrained"]}, iteration))
     name = "given policy" if config.policy.given else "untrained policy"
     text = f"explorer {explorer.text}; {name} {start.text}"
+    if config.policy.given and start.unread:
+        text += f"; {start.unread}; check `policy.family`"
     return PlainResult(text=text, numbers={"explorer": asdict(explorer), "untrained": asdict(start)})
 
 

@@ -119,6 +119,8 @@ def show_measured(measured: "Measured") -> None:
     else:
         interval = "{:.3f} to {:.3f}, 95 %, trajectories".format(*rates.ci)
         console.print(f"\n{measured.policy}: {rates.success:.3f} ({interval})")
+    if rates.unread:
+        console.print(f"{rates.unread}. Check `policy.family`.", markup=False)
 
 
 def retrain_policy(config: Config, like: str | None, train_only: bool = False) -> ChallengerOutcome:

@@ -24,6 +24,8 @@ class Evaluation(Row):
     failure_boundary: Boundary | None
     unparsable: Flag | None = None
     """Whether the last reply has no action; null if not recorded."""
+    unread: Text | None = None
+    """The last reply if it has no action, at most 200 characters of it; null if it has one, or if not recorded."""
     think_ms: Float32 | None = None
     """Mean milliseconds from a screen to the reply, over the steps."""
     final_phash: Text | None = None
@@ -35,7 +37,12 @@ TABLE = Table(
     row=Evaluation,
     key=("policy_version", "suite", "task_id", "seed"),
     partition_by=("iteration",),
-    added={"unparsable": "NULL::BOOLEAN", "think_ms": "NULL::FLOAT", "final_phash": "NULL::VARCHAR"},
+    added={
+        "unparsable": "NULL::BOOLEAN",
+        "unread": "NULL::VARCHAR",
+        "think_ms": "NULL::FLOAT",
+        "final_phash": "NULL::VARCHAR",
+    },
     expectations=(
         unique(("policy_version", "suite", "task_id", "seed")),
         *not_null("policy_version", "task_id", because="a score needs a policy and a task"),

@@ -110,11 +110,14 @@ def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: Polic
     """Return the rejection of a policy with too many replies without an action, or with too slow replies; else None.
 
     Replies of a barely trained policy seldom parse, and replies of an untrained champion never parse. A policy
-    therefore counts as broken only if its replies parse less often than the champion's.
+    therefore counts as broken only if its replies parse less often than the champion's, or never.
     """
     rows = _acted(lake, row)
     if not rows:
         return None
+    if (sentence := unread(rows)) and config.promote.unparsable < 1:
+        fix = "check `policy.family`" if config.policy.given else "it needs a longer training (`train.steps_first`)"
+        return without_test("reject", f"broken: {sentence}; {fix}")
     share = _unparsable(rows)
     if share > config.promote.unparsable and share > _unparsable(_acted(lake, against)):
         most = f"`promote.unparsable` is {config.promote.unparsable:g}"
@@ -133,6 +136,16 @@ def _acted(lake: Lake, row: PolicyVersion) -> list[Evaluation]:
     """Return the evaluations of a policy on the suite that record whether the last reply had an action."""
     found = lake.rows(Evaluation, {"policy_version": row.policy_version, "suite": SUITE})
     return [one for one in found if one.success is not None and one.unparsable is not None]
+
+
+def unread(rows: Sequence[Evaluation]) -> str:
+    """Return a sentence if every trajectory failed at a reply without an action; else an empty text."""
+    ended = [row for row in rows if row.success is not None and row.unparsable is not None]
+    if not ended or not all(row.unparsable and not row.success for row in ended):
+        return ""
+    first = min(ended, key=lambda row: (row.task_id, row.seed)).unread
+    quoted = "" if first is None else f"; the first: {first!r}"
+    return f"{len(ended)} of {len(ended)} trajectories ended in a reply without an action{quoted}"
 
 
 def _unparsable(rows: Sequence[Evaluation]) -> float:

@@ -393,3 +393,16 @@ def test_a_beginner_that_writes_no_worse_than_the_champion_is_not_broken_by_it(
     policy(lake, config, tmp_path, "second", "first")
     evaluated(lake, "second", always, unparsable=True)
     assert challenge(config, lake, policy_row(lake, "second")).decision == "promote"
+
+
+def test_a_policy_whose_replies_never_hold_an_action_is_rejected_although_the_champion_s_do_neither(
+    lake: Lake, config: Config, tmp_path: Path, sentence: Sentences
+) -> None:
+    lake.delete("evaluations", "true")
+    for name in ("first", "second"):
+        if name == "second":
+            policy(lake, config, tmp_path, name, "first")
+        evaluated(lake, name, lambda _: False, unparsable=True, unread="Thought: I'd click.\nclick 5 5")
+    found = challenge(config, lake, policy_row(lake, "second"))
+    assert found.decision == "reject"
+    sentence(found.reason, "Thought: I'd click.")
