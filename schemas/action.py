@@ -137,8 +137,8 @@ class Click(_Pointed):
     type: Literal["click"] = "click"
 
 
-class LeftDouble(_Pointed):
-    """A left double click."""
+class LeftDouble(_AtPointer):
+    """A left double click at (x, y), or at the pointer."""
 
     type: Literal["left_double"] = "left_double"
 
@@ -293,8 +293,8 @@ class MiddleSingle(_Pointed):
     type: Literal["middle_single"] = "middle_single"
 
 
-class TripleClick(_Pointed):
-    """A left triple click, which selects a line or a paragraph."""
+class TripleClick(_AtPointer):
+    """A left triple click at (x, y), or at the pointer, which selects a line or a paragraph."""
 
     type: Literal["triple_click"] = "triple_click"
 
@@ -419,11 +419,12 @@ def point_of(action: Action) -> tuple[float, float] | None:
 
 
 def type_and_place(action: Action) -> str:
-    """Returns the type of an action, for errors; with words for a scroll at the pointer, which some grammars lack, and
-    with the name of a tool."""
+    """Returns the type of an action, for errors; with words for a scroll or several clicks at the pointer, which some
+    grammars lack, and with the name of a tool."""
     if isinstance(action, UseTool):
         return f"the tool {action.name[:80]!r}"
-    return "scroll without a place" if isinstance(action, Scroll) and action.x is None else action.type
+    unplaced = isinstance(action, Scroll | LeftDouble | TripleClick) and action.x is None
+    return f"{action.type} without a place" if unplaced else action.type
 
 
 def texts_of(action: Action) -> list[str]:

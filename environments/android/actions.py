@@ -61,6 +61,8 @@ def line_of(action: act.Action, width: int, height: int, keyboard: bool, drag_by
     if isinstance(action, act.Drag):
         ends = *pixel(action.x, action.y, width, height), *pixel(action.to_x, action.to_y, width, height)
         return f"input {drag_by} {_numbers(*ends)} {DRAG_MS}"
+    if isinstance(action, act.LeftDouble) and action.x is None:
+        raise ActionFailure("a phone has no pointer, and the left_double has no place")
     if (made := _LINES.get(action.type)) is None:
         raise ActionFailure(f"a phone cannot perform {action.type}")
     return made(action, width, height)

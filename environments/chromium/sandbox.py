@@ -201,9 +201,10 @@ class BrowserSandbox(Sandbox):
         return self._page.send("Input.dispatchKeyEvent", **event_of(key, kind, modifiers))
 
     async def _press(self, button: act.Button, action: Any, times: int = 1) -> None:
-        moved = self._mouse("mouseMoved", action.x, action.y)
+        x, y = self._place_of(action)
+        moved = self._mouse("mouseMoved", x, y)
         clicks = [
-            self._mouse(kind, action.x, action.y, button=button, clickCount=count)
+            self._mouse(kind, x, y, button=button, clickCount=count)
             for count in range(1, times + 1)
             for kind in ("mousePressed", "mouseReleased")
         ]
@@ -229,7 +230,7 @@ class BrowserSandbox(Sandbox):
         self._down = [one for one in self._down if one != action.button]
         await self._page.input([self._mouse("mouseReleased", x, y, button=action.button, clickCount=1)])
 
-    def _place_of(self, action: act.MouseDown | act.MouseUp) -> tuple[float, float]:
+    def _place_of(self, action: act.Action) -> tuple[float, float]:
         """Returns the place of an action, or the pointer's; raises ActionFailure if there is none."""
         if (place := act.point_of(action) or self._pointer) is None:
             raise ActionFailure(f"{action.type} without a place, and no action has moved the pointer yet")

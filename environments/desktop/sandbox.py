@@ -67,7 +67,9 @@ def events_of(action: act.Action, width: int, height: int) -> list[Event]:
 def _pressed(action: Any, width: int, height: int, button: int, times: int = 1, held_s: float = 0.0) -> list[Event]:
     held: list[Event] = [["pause", held_s]] if held_s else []
     once = [["button", button, True], *held, ["button", button, False]]
-    return [["move", *pixel(action.x, action.y, width, height)], *once * times]
+    point = act.point_of(action)
+    moved: list[Event] = [["move", *pixel(*point, width, height)]] if point else []
+    return [*moved, *once * times]
 
 
 def _long_press(action: act.LongPress, width: int, height: int) -> list[Event]:

@@ -57,8 +57,13 @@ def _at(x: float, y: float, width: int, height: int) -> str:
 
 
 def _pointed(call: str) -> Callable[[Any, int, int], str]:
-    """Makes a function that writes a call with `@` in place of the point."""
-    return lambda action, width, height: call.replace("@", _at(action.x, action.y, width, height))
+    """Makes a function that writes a call with `@` in place of the point; without a point, the call has none."""
+
+    def made(action: act.Action, width: int, height: int) -> str:
+        point = act.point_of(action)
+        return call.replace("@", _at(*point, width, height) if point else "")
+
+    return made
 
 
 def _long_press(action: act.LongPress, width: int, height: int) -> str:

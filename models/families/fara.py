@@ -38,6 +38,7 @@ from schemas.action import (
     TripleClick,
     Type,
     Wait,
+    type_and_place,
 )
 from schemas.failure import UsageError
 from schemas.keyboard import dom_names, together_in, usual
@@ -170,7 +171,7 @@ class Fara7Family(QwenFamily):
         if made is None or (isinstance(action, Finished | CallUser) and action.content and worded not in made):
             words = f" with {'an answer' if isinstance(action, Finished) else 'a question'}" if made else ""
             raise UsageError(
-                f"{self.kind} has no action for {action.type}{words}.",
+                f"{self.kind} has no action for {type_and_place(action)}{words}.",
                 "Leave the step out, or take another `policy.family`.",
             )
         return in_json(self.tool, made)
@@ -267,7 +268,7 @@ class Fara15Family(Fara7Family):
     def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
         if isinstance(action, LeftDouble | TripleClick | RightSingle):
             name = {"left_double": "double_click", "right_single": "right_click"}.get(action.type, action.type)
-            return {"action": name, "coordinate": units(action.x, action.y, sides)}
+            return {"action": name, **at} if (at := where(action, sides)) else None
         if isinstance(action, Scroll) and action.direction in ("left", "right"):
             pixels = SCROLL if action.direction == "right" else -SCROLL
             return {"action": "hscroll", **where(action, sides), "pixels": pixels}

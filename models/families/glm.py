@@ -303,7 +303,7 @@ def _json(action: Action) -> str | None:
 
 def _call(action: Action) -> str | None:
     names = {action_name: name for name, action_name in _DESKTOP.items()}
-    if isinstance(action, Scroll) and action.x is None:
+    if isinstance(action, Scroll | LeftDouble) and action.x is None:
         return None
     if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | Move | Drag | Scroll | TypeText) or (
         isinstance(action, Finished) and action.content  # the prompt's DONE has no argument

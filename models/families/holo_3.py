@@ -262,10 +262,10 @@ def _called(action: Action, sides: Sides) -> dict[str, Any]:
         across, down = axes or ("x", "y")
         return {across: round(x * sides[0]), down: round(y * sides[1])}
 
-    if isinstance(action, Click | LeftDouble | RightSingle):
+    if isinstance(action, Click | LeftDouble | RightSingle) and (point := point_of(action)):
         name = "double_click" if isinstance(action, LeftDouble) else "click"
         button = {"button": "right"} if isinstance(action, RightSingle) else {}
-        return {"tool_name": name, "element": "", **at(action.x, action.y), **button}
+        return {"tool_name": name, "element": "", **at(*point), **button}
     if isinstance(action, Scroll) and (point := point_of(action)):
         way = {"direction": action.direction, "scroll_size": NOTCHES}
         return {"tool_name": "scroll", "element": "", **at(*point), **way}

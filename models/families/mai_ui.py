@@ -125,8 +125,8 @@ class MaiUiFamily(ModelFamily):
 
     def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
         """Builds the arguments of the call for an action; None if the prompt has no such action."""
-        if self.tools and isinstance(action, LeftDouble):
-            return {"action": "double_click", "coordinate": units(action.x, action.y, sides)}
+        if self.tools and isinstance(action, LeftDouble) and (at := where(action, sides)):
+            return {"action": "double_click", **at}
         if self.tools and isinstance(action, CallUser) and action.content:
             return {"action": "ask_user", "text": action.content}
         return _call(action, sides)

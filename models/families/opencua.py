@@ -200,8 +200,8 @@ def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
         return f"x={across:.4g}, y={down:.4g}" if fraction else f"x={across}, y={down}"
 
     point = point_of(action)
-    if action.type in _NAMES and point:
-        return [f"{_NAMES[action.type]}({at(*point)})"]
+    if action.type in _NAMES:
+        return [f"{_NAMES[action.type]}({at(*point) if point else ''})"]
     if isinstance(action, MouseDown | MouseUp):
         place = f"{at(*point)}, " if point else ""
         return [f"pyautogui.mouse{'Down' if action.type == 'mouse_down' else 'Up'}({place}button={action.button!r})"]

@@ -218,8 +218,8 @@ class OpenWebRlFamily(QwenFamily):
 
     def _call(self, action: Action, sides: Sides) -> tuple[str, dict[str, Any]] | None:
         """Returns the function and the arguments for an action; None if there is no such function."""
-        if isinstance(action, Click | LeftDouble | TripleClick | RightSingle | MiddleSingle):
-            return "click", {"point_2d": units(action.x, action.y, sides), **_CLICKS[type(action)]}
+        if type(action) in _CLICKS and (point := point_of(action)):
+            return "click", {"point_2d": units(*point, sides), **_CLICKS[type(action)]}
         if isinstance(action, Move):
             return "hover", {"point_2d": units(action.x, action.y, sides)}
         if isinstance(action, Drag):

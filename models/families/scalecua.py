@@ -33,8 +33,6 @@ from schemas.action import (
     Hotkey,
     LeftDouble,
     LongPress,
-    MiddleSingle,
-    Move,
     OpenApp,
     Press,
     PressBack,
@@ -42,7 +40,6 @@ from schemas.action import (
     Release,
     RightSingle,
     Scroll,
-    TripleClick,
     Type,
     Wait,
     point_of,
@@ -227,10 +224,10 @@ def _screens_message(screens: Sequence[Observation], text: str, limits: ImageLim
 
 
 def _desktop(action: Action, at: At) -> str | None:
-    if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | TripleClick | Move):
-        x, y = at(action.x, action.y)
+    if action.type in _CLICKS:
         name, more = _CLICKS[action.type]
-        return f"{name}(x={x}, y={y}{more})"
+        point = point_of(action)
+        return f"{name}(x={{}}, y={{}}{more})".format(*at(*point)) if point else f"{name}({more.removeprefix(', ')})"
     if isinstance(action, Drag):
         (x, y), (to_x, to_y) = at(action.x, action.y), at(action.to_x, action.to_y)
         return f"moveTo(x={x}, y={y})\ndragTo(x={to_x}, y={to_y}, button='left')"

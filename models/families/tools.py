@@ -105,6 +105,7 @@ _ONCE: Mapping[str, Button] = {
     "left_click": "left", "click": "left", "right_click": "right", "middle_click": "middle"
 }  # fmt: skip
 """Single clicks, and their buttons."""
+_SEVERAL = ("double_click", "triple_click")
 _BUTTON = {"left_mouse_down": "mouse_down", "left_mouse_up": "mouse_up"}
 _DRAGS = ("swipe", "drag", "left_click_drag", "scroll")
 """Actions that become a drag if a call has two places. A scroll between two places is a finger's."""
@@ -150,7 +151,7 @@ class Tool:
         refused: Qwen's actions that are different actions here, which this project lacks.
         others: actions that Qwen's tool lacks, or that have other arguments here.
         triples: whether three clicks are three, and not a double click.
-        at_pointer: whether a click without a coordinate is performed at the pointer; otherwise it is an error.
+        at_pointer: whether clicks without a coordinate are performed at the pointer; otherwise they are an error.
         holds: whether the `text` of a click or a scroll names keys that are held during it.
         named: whether each action is a function, so that the name of a call is its action.
         enters: whether typing presses enter if the call does not say so.
@@ -371,6 +372,10 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) ->
     if name in _POINTED:
         if at is None and tool.at_pointer and name in _ONCE:
             return _clicked(given, _ONCE[name]), None
+        if at is None and tool.at_pointer and name in _SEVERAL:
+            return [
+                _clicked_often(given, "triple_click" if name == "triple_click" and tool.triples else "left_double")
+            ], None
         x, y = _there(at, name)
         kind = "triple_click" if name == "triple_click" and tool.triples else _POINTED[name]
         return [action_of({"type": kind, "x": x, "y": y})], at
@@ -443,12 +448,23 @@ _PLACES = frozenset({"x", "y", "point", "position", "box", "bbox", "location"})
 
 def _clicked(given: Arguments, button: Button) -> list[Action]:
     """Converts a click at the pointer: the button goes down and up there."""
-    if (count := count_of(given)) not in (None, 1) or button_of(given) not in ("", button):
+    _refuse_other(given, (None, 1), button)
+    return [MouseDown(button=button), MouseUp(button=button)]
+
+
+def _clicked_often(given: Arguments, kind: str) -> Action:
+    """Converts a double or triple click at the pointer."""
+    _refuse_other(given, (None, 3 if kind == "triple_click" else 2), "left")
+    return action_of({"type": kind})
+
+
+def _refuse_other(given: Arguments, counts: tuple[int | None, ...], button: Button) -> None:
+    """Raises ValueError for a click at the pointer with another number of clicks or button, a place, or held keys."""
+    if (count := count_of(given)) not in counts or button_of(given) not in ("", button):
         raise ValueError(f"not supported: {count or 'other'} clicks at the pointer")
     if misplaced := sorted(_PLACES & {*given.names}):
         raise ValueError(f"a place is no `{misplaced[0]}`, but a `coordinate`")
     refuse_held("click", given)
-    return [MouseDown(button=button), MouseUp(button=button)]
 
 
 def _app_key(given: Arguments) -> str:
@@ -545,7 +561,8 @@ def _computer(action: Action, sides: Sides, spec: Tool) -> list[dict[str, Any]] 
     if isinstance(action, Click | LeftDouble | RightSingle | MiddleSingle | Move) or (
         isinstance(action, TripleClick) and spec.triples
     ):
-        return [{"action": _WRITTEN[action.type], "coordinate": units(action.x, action.y, sides)}]
+        at = where(action, sides)
+        return [{"action": _WRITTEN[action.type], **at}] if at or spec.at_pointer else None
     if isinstance(action, Drag):
         start, end = units(action.x, action.y, sides), units(action.to_x, action.to_y, sides)
         return [{"action": "mouse_move", "coordinate": start}, {"action": "left_click_drag", "coordinate": end}]

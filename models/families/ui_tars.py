@@ -23,7 +23,17 @@ from models.families.screen import Size
 from models.families.template import filled, template
 from models.families.thinking import readable
 from models.policy import Context
-from schemas.action import Action, Click, MouseDown, MouseUp, Note, UseTool, type_and_place
+from schemas.action import (
+    Action,
+    Click,
+    LeftDouble,
+    MouseDown,
+    MouseUp,
+    Note,
+    TripleClick,
+    UseTool,
+    type_and_place,
+)
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
@@ -84,7 +94,7 @@ class UiTarsFamily(ModelFamily):
         Raises:
             UsageError: the family has no such action.
         """
-        if isinstance(action, Note | UseTool):
+        if isinstance(action, Note | UseTool) or _is_at_pointer(action):
             name = self.name or self._registered
             raise UsageError(f"{name} has no action for {type_and_place(action)}.", "Take another `policy.family`.")
         if self.points and isinstance(action, Click):
@@ -182,7 +192,8 @@ class UiTars2Family(ModelFamily):
             UsageError: the family has no such action.
         """
         middle = isinstance(action, MouseDown | MouseUp) and action.button == "middle"
-        if middle or action.type.startswith("press_") or action.type in _LACKS:
+        lacks = middle or action.type.startswith("press_") or action.type in _LACKS
+        if lacks or _is_at_pointer(action):
             raise UsageError(f"ui-tars-2 has no action for {type_and_place(action)}.", "Take another `policy.family`.")
         columns, rows = self.sides(screen)
         fields = action.model_dump(exclude={"type"})
@@ -218,6 +229,11 @@ class UiTars2Family(ModelFamily):
     def _prompt(self) -> list[Message]:
         files = (*PROMPTS, TOOLS) if self.template == "hybrid" else PROMPTS
         return [text_turn("system", template(file)) for file in files]
+
+
+def _is_at_pointer(action: Action) -> bool:
+    """Checks whether an action is several clicks without a place, which no prompt of UI-TARS has."""
+    return isinstance(action, LeftDouble | TripleClick) and action.x is None
 
 
 def _texts(action: Action) -> dict[str, str]:

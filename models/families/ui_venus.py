@@ -52,6 +52,7 @@ from schemas.action import (
     Type,
     Wait,
     point_of,
+    type_and_place,
 )
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
@@ -178,7 +179,7 @@ class UiVenus2Family(ModelFamily):
         written = writers[self.template](action, self._units)
         if written is None:
             raise UsageError(
-                f"`policy.template` is {self.template}: ui-venus-2 has no action there for {action.type}.",
+                f"`policy.template` is {self.template}: ui-venus-2 has no action there for {type_and_place(action)}.",
                 "Take another template, or another `policy.family`.",
             )
         return written if self.template == "grounding" else f"<action>{written}</action>"
@@ -257,7 +258,8 @@ def _point(action: Action, at: Units) -> str | None:
 
 def _computer(action: Action, at: Units) -> str | None:
     if isinstance(action, Click | LeftDouble | TripleClick | RightSingle | MiddleSingle | Move):
-        return f"{_CLICKS[action.type]}(box={at(action.x, action.y)})"
+        point = point_of(action)
+        return f"{_CLICKS[action.type]}({f'box={at(*point)}' if point else ''})"
     if isinstance(action, MouseDown | MouseUp) and action.button == "left":
         name, point = "MouseDown" if isinstance(action, MouseDown) else "MouseUp", point_of(action)
         return f"{name}(box={at(*point)})" if point else f"{name}()"
@@ -278,8 +280,8 @@ def _computer(action: Action, at: Units) -> str | None:
 def _browser(action: Action, at: Units) -> str | None:
     if isinstance(action, LongPress) and action.seconds is not None:
         return f"LongPress(point={at(action.x, action.y)}, duration={written_seconds(action.seconds, 0)})"
-    if isinstance(action, Click | LeftDouble | LongPress | Move):
-        return f"{_CLICKS[action.type]}(point={at(action.x, action.y)})"
+    if isinstance(action, Click | LeftDouble | LongPress | Move) and (place := point_of(action)):
+        return f"{_CLICKS[action.type]}(point={at(*place)})"
     if isinstance(action, Drag):
         return f"Drag(start={at(action.x, action.y)}, end={at(action.to_x, action.to_y)})"
     if isinstance(action, Scroll):
@@ -296,8 +298,8 @@ def _browser(action: Action, at: Units) -> str | None:
 
 
 def _mobile(action: Action, at: Units) -> str | None:
-    if isinstance(action, Click | LeftDouble | LongPress):
-        return f"{_CLICKS[action.type]}(point={at(action.x, action.y)})"
+    if isinstance(action, Click | LeftDouble | LongPress) and (place := point_of(action)):
+        return f"{_CLICKS[action.type]}(point={at(*place)})"
     if isinstance(action, Drag):
         return f"Swipe(start={at(action.x, action.y)}, end={at(action.to_x, action.to_y)})"
     if isinstance(action, OpenApp):

@@ -49,6 +49,8 @@ def calls_of(action: dict[str, Any], width: int, height: int, zoom: float = 1.0)
     """
 
     def at(prefix: str = "") -> dict[str, float]:
+        if f"{prefix}x" not in action:
+            raise Refused(f"BrowserGym's {action['type']} needs a place")
         return place(action[f"{prefix}x"], action[f"{prefix}y"], width, height)
 
     if action["type"] == "scroll":
@@ -118,8 +120,6 @@ def _pause(action: dict[str, Any], usual_ms: int) -> tuple[str, dict[str, Any]]:
 
 def _held(action: dict[str, Any], at: Place) -> dict[str, Any]:
     """The place and the button of a button that goes down or up; raises Refused without a place."""
-    if "x" not in action:
-        raise Refused(f"BrowserGym's {action['type']} needs a place")
     return {**at(""), "button": action.get("button", "left")}
 
 

@@ -355,11 +355,10 @@ class _Player:
     def _click(self, name: str, given: Mapping[str, Any]) -> None:
         if self._down is not None:
             self._settle()
-        self.pointer = self._point(given) or self._there(name)
+        self.pointer = self._point(given) or self.pointer
         self._moved = False
-        x, y = self.pointer
         if name == "long_press":
-            seconds = self._seconds(given, MAX_HOLD_S)
+            (x, y), seconds = self._there(name), self._seconds(given, MAX_HOLD_S)
             self._act(type="long_press", x=x, y=y, **({} if seconds is None else {"seconds": seconds}))
             return
         side, count = _USUAL.get(name, ("left", 1))
@@ -367,12 +366,22 @@ class _Player:
         button = _button(given.get("button"), side)
         if count > 1 and (given.get("interval") or 0) >= SEPARATE_S and (button, 1) in CLICKS:
             for _ in range(min(int(count), MAX_CALLS + 1)):
-                self._act(type=CLICKS[button, 1], x=x, y=y)
+                self._clicked(CLICKS[button, 1], button)
             return
         if (kind := CLICKS.get((button, count))) is None:
             raise NoAction(f"not supported: {counted(count, 'click')} of the {button} button")
         self._report(given, "interval")
-        self._act(type=kind, x=x, y=y)
+        self._clicked(kind, button)
+
+    def _clicked(self, kind: str, button: str) -> None:
+        """Adds a click at the pointer. If its place is unknown, a single click is a button that goes down and up."""
+        if self.pointer is not None:
+            self._act(type=kind, x=self.pointer[0], y=self.pointer[1])
+        elif kind in ("left_double", "triple_click"):
+            self._act(type=kind)
+        else:
+            self._act(type="mouse_down", button=button)
+            self._act(type="mouse_up", button=button)
 
     def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
         if self._down is not None:

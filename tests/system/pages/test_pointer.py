@@ -104,6 +104,10 @@ def test_a_triple_click_selects_a_paragraph(tmp_path: Path) -> None:
     selected = "getSelection().toString().trim() === 'One two. Three four.'"
     assert played(tmp_path, selected, [act.TripleClick(x=0.1, y=0.05)])[0] == 1.0
     assert played(tmp_path, selected, [act.LeftDouble(x=0.1, y=0.05)])[0] == 0.0
+    assert played(tmp_path, selected, [act.Move(x=0.1, y=0.05), act.TripleClick()])[0] == 1.0
+    word = "getSelection().toString().trim() === 'One'"
+    for double in ([act.LeftDouble(x=0.1, y=0.05)], [act.Move(x=0.1, y=0.05), act.LeftDouble()]):
+        assert played(tmp_path, word, double)[0] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,9 @@ def test_the_types_of_stored_actions_keep_their_numbers() -> None:
     [
         '{"type":"move","x":0.25,"y":0.75}',
         '{"type":"mouse_down"}',
+        '{"type":"left_double"}',
+        '{"type":"triple_click"}',
+        '{"type":"triple_click","x":0.5,"y":1.0}',
         '{"button":"right","type":"mouse_up","x":0.0,"y":1.0}',
         '{"seconds":2.5,"type":"wait"}',
         '{"seconds":5.0,"type":"long_press","x":0.25,"y":0.75}',
@@ -71,6 +74,7 @@ for _ in range(32):
     [
         ({"type": "mouse_down", "x": 0.5}, "`y` is missing"),
         ({"type": "mouse_up", "y": 0.5}, "`x` is missing"),
+        ({"type": "left_double", "x": 0.5}, "`y` is missing"),
         ({"type": "mouse_up", "button": "wheel"}, "button"),
         ({"type": "move"}, "x"),
         ({"type": "wait", "seconds": 30.1}, "less than or equal to 30"),

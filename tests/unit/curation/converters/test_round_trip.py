@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from curation.converters.code import Style, read_code, write_code
 from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep, StepAbout
@@ -15,7 +16,7 @@ from curation.converters.format import FORMATS
 from curation.converters.tokens import plain
 from models.families.code.calls import NoAction
 from models.families.code.program import play
-from schemas.action import Action, CallUser, Finished, Scroll, action_of, to_json
+from schemas.action import Action, CallUser, Finished, LeftDouble, Scroll, TripleClick, action_of, to_json
 from tests.fixtures.sentences import Sentences
 from tests.unit.curation.converters.records import ACTIONS, RECORDS, found, picture, refused, taken, written
 
@@ -66,7 +67,7 @@ def test_a_trajectory_goes_round_whole(
 
 @pytest.mark.parametrize("style", ["agentnet", "scalecua"])
 @settings(deadline=None)
-@given(action=ACTIONS)
+@given(action=ACTIONS | st.sampled_from([LeftDouble(), TripleClick(), Scroll(direction="up")]))
 def test_an_action_is_written_as_code_and_read_back(style: Style, action: Action) -> None:
     code = write_code(action, style)
     assert read_code(code, lambda x, y: (x, y))[0] == action

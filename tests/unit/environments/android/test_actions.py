@@ -30,6 +30,11 @@ def test_a_scroll_shows_the_content_in_its_direction_so_the_finger_moves_against
     assert line(act.Scroll(direction=direction)) == f"input swipe {expected} 500"
 
 
+def test_a_double_tap_needs_a_place() -> None:
+    with pytest.raises(ActionFailure, match="a phone has no pointer, and the left_double has no place"):
+        line(act.LeftDouble())
+
+
 def test_a_scroll_near_an_edge_still_moves_the_whole_way() -> None:
     assert line(act.Scroll(x=0.5, y=0.0, direction="down")) == "input swipe 500 1000 500 200 500"
     assert line(act.Scroll(x=0.5, y=1.0, direction="up")) == "input swipe 500 1000 500 1800 500"

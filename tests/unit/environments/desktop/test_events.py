@@ -41,6 +41,13 @@ def test_a_scroll_turns_the_wheel_at_its_point(direction: act.Direction, button:
     assert events_of(act.Scroll(direction=direction), *SIZE) == made[1:]  # where the pointer is
 
 
+@pytest.mark.parametrize(("kind", "times"), [(act.LeftDouble, 2), (act.TripleClick, 3)])
+def test_several_clicks_without_a_place_are_where_the_pointer_is(kind: type[act.LeftDouble], times: int) -> None:
+    clicks = [["button", 1, True], ["button", 1, False]] * times
+    assert events_of(kind(), *SIZE) == clicks
+    assert events_of(kind(x=0.5, y=0.5), *SIZE) == [["move", 500, 250], *clicks]
+
+
 def test_keys_go_up_in_the_other_order_than_they_went_down() -> None:
     made = events_of(act.Hotkey(key="ctrl shift s"), *SIZE)
     keys = [event[1:] for event in made if event[0] == "key"]

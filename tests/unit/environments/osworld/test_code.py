@@ -53,6 +53,8 @@ def typed(code: str) -> str:
     [
         (act.Click(x=1.0, y=0.5), ["click(999, 250, button='left')"]),
         (act.LeftDouble(x=0.5, y=0.5), ["doubleClick(500, 250)"]),
+        (act.LeftDouble(), ["doubleClick()"]),
+        (act.TripleClick(), ["tripleClick()"]),
         (act.RightSingle(x=0.5, y=0.5), ["click(500, 250, button='right')"]),
         (act.LongPress(x=0.5, y=0.5), ["moveTo(500, 250)", "mouseDown()", "mouseUp()"]),
         (act.Scroll(x=0.5, y=0.5, direction="down"), ["moveTo(500, 250)", "scroll(-5)"]),

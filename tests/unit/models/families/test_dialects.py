@@ -37,6 +37,7 @@ actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(act.LongPress, **point, seconds=lasting),
     st.builds(act.Wait, seconds=lasting),
     *(st.builds(kind, **at, button=button) for kind in (act.MouseDown, act.MouseUp) for at in (point, {})),
+    *(st.builds(kind) for kind in (act.LeftDouble, act.TripleClick)),
     st.builds(act.CallUser, content=text),
     st.builds(act.Scroll, **point, direction=st.sampled_from(("up", "down", "left", "right"))),
     st.builds(act.Drag, **point, to_x=fraction, to_y=fraction),

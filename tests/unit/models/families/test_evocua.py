@@ -150,7 +150,7 @@ def test_keys_that_are_wrapped_twice_are_unwrapped(keys: list[Any], key: str) ->
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"action": "triple_click"}, "triple_click without a coordinate"),
+        ({"action": "triple_click", "clicks": 2}, "2 clicks at the pointer"),
         ({"action": "key_down", "keys": []}, "key_down of 0 keys"),
         ({"action": "key_up", "keys": ["a", "b", "c", "d"]}, "key_up of 4 keys"),
         ({"action": "key_down", "keys": ["nokey"]}, "no key 'nokey'"),

@@ -41,6 +41,8 @@ ACTIONS: tuple[Action, ...] = (
     act.Move(x=0.25, y=0.75),
     act.MiddleSingle(x=0.25, y=0.75),
     act.TripleClick(x=0.25, y=0.75),
+    act.LeftDouble(),
+    act.TripleClick(),
     act.MouseDown(),
     act.MouseUp(x=0.25, y=0.75),
     act.MouseUp(button="right"),
