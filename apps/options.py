@@ -1,5 +1,6 @@
 """Define the options that many verbs share, and resolve them to a config."""
 
+import getpass
 import json
 import re
 import sys
@@ -47,6 +48,10 @@ Tasks = Annotated[
 ]
 LicenseName = Annotated[
     str, typer.Option("--license", metavar="ID", help="Licence for the card, as on the Hub, such as cc-by-4.0.")
+]
+IdsFile = Annotated[
+    Path | None,
+    typer.Option("--ids", metavar="FILE", help="Also the ids in a file, one a line, or - for standard input."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")]
 
@@ -131,6 +136,35 @@ def sweep_exports(to: Path) -> None:
 
     for one in swept(to):
         print_note(f"removed {one}, which an export left that was killed.")
+
+
+def apart(words: list[str] | None) -> tuple[list[str], list[str]]:
+    """Names, and config keys with their values."""
+    given = words or []
+    return [one for one in given if "=" not in one], [one for one in given if "=" in one]
+
+
+def ids_of(file: Path | None) -> list[str]:
+    """Reads ids, one a line, as `flywheel trajectories --ids` prints them; none without a file.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    if file is None:
+        return []
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"`--ids`: {file} cannot be read: {error}.", "Name a file with an id a line, or -.") from error
+    return text.split()
+
+
+def user() -> str:
+    """Returns the name of the user who runs the command."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return "unknown"
 
 
 def task_names(text: str | None) -> list[str] | None:

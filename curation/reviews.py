@@ -49,7 +49,8 @@ def version_of(review: Review) -> str:
 
 def _verdict(review: Review) -> Verdict:
     accepted = review.decision == "accept"
-    reason = f"{_REASONS[review.decision].format(step=review.step)} by {review.person}"
+    done = f"sent to {review.route}" if review.route else _REASONS[review.decision].format(step=review.step)
+    reason = f"{done} by {review.person}"
     return Verdict(
         trajectory_id=review.trajectory_id,
         gate=PERSON,
@@ -59,7 +60,7 @@ def _verdict(review: Review) -> Verdict:
         score=None,
         error_step=review.step,
         reason=f"{reason}: {review.note}" if review.note else reason,
-        route="sft" if accepted else "ct",
+        route=review.route or ("sft" if accepted else "ct"),
         valid_steps=None if accepted else review.step,
         created_at=review.created_at,
     )

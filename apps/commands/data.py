@@ -12,6 +12,7 @@ from apps.options import (
     ConfigFile,
     LicenseName,
     Overrides,
+    ids_of,
     iteration_range,
     open_lake,
     print_json,
@@ -43,6 +44,10 @@ def export(
         str | None, typer.Option(metavar="A:B", help="Iterations from A to B - 1; all if not given.")
     ] = None,
     route: Annotated[str | None, typer.Option(help="Only trajectories with this route: sft, ct, rl, ...")] = None,
+    ids: Annotated[
+        Path | None,
+        typer.Option("--ids", metavar="FILE", help="Only the ids in a file, one a line; - for standard input."),
+    ] = None,
     unit: Annotated[str | None, typer.Option(help="Unit of coordinates, if the format has several.")] = None,
     dialect: Annotated[str | None, typer.Option(help="Text form of actions, if the format has several.")] = None,
     images_at: Annotated[
@@ -73,9 +78,11 @@ def export(
     lake = open_lake(resolved)
     redactor = Redactor() if redact or (redact is None and not form.comes_home) else None
     reader = _reader(resolved, lake) if redactor else None
-    chosen = iteration_range(iterations) or ALL
+    chosen, named = iteration_range(iterations) or ALL, ids_of(ids) if ids else None
     sweep_exports(to)
-    routes = export_trajectories(resolved, lake, form, to, chosen, route, images_at, redactor, reader, license_name)
+    routes = export_trajectories(
+        resolved, lake, form, to, chosen, route, images_at, redactor, reader, license_name, named
+    )
     _show_export(routes, form, to, route is not None, redactor, as_json)
 
 

@@ -8,14 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps import completion
-from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_line, print_result, resolve
+from apps.options import (
+    AsJson,
+    ConfigFile,
+    IdsFile,
+    Overrides,
+    apart,
+    ids_of,
+    open_lake,
+    print_line,
+    print_result,
+    resolve,
+    user,
+)
+from common.text import counted
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
     from flywheel import StoredTrajectory
     from schemas.tables.step import EpisodeStep
     from tasks.shared.finding import Found, FoundTrajectory
+    from tasks.shared.many import Decided
 
+MOST = 100_000
+"""Maximum number of listed trajectories."""
 COLUMNS = ("<id", "<outcome", "<task", "seed", "iteration", "<policy", "steps", "reward", "<route")
 
 
@@ -39,7 +55,8 @@ def list_(
         bool, typer.Option("--evaluations", help="Find the trajectories that evaluations keep, on held-out seeds.")
     ] = False,
     sort: Annotated[str, typer.Option(help="newest, oldest, reward, steps or seconds.")] = "newest",
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of trajectories.")] = 20,
+    limit: Annotated[int | None, typer.Option(min=1, max=MOST, help="Maximum number; 20, or all with --ids.")] = None,
+    ids: Annotated[bool, typer.Option("--ids", help="Print ids alone, one a line, for other commands' --ids.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find trajectories by task, outcome, policy, iteration, route, gate, text and seed."""
@@ -50,9 +67,13 @@ def list_(
     if policy == "champion" and (champion := champion_if_any(lake)):
         policy = champion.policy_version
     wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, evaluations)
-    found = find(lake, wanted, limit, order=sort)
+    found = find(lake, wanted, limit or (MOST if ids else 20), order=sort)
     if not found.total:
         refuse_unknown(lake, wanted)
+    if ids:
+        for one in found:
+            print_line(one.row.trajectory_id)
+        return
     shown = {"total": found.total, "trajectories": [_as_dict(one) for one in found]}
     print_result(as_json, shown, lambda: _print_found(found))
 
@@ -87,7 +108,53 @@ def show(
     print_result(as_json, shown, lambda: _print_trajectory(about, trajectory, written))
 
 
-VERBS = (list_, show)
+def decide(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DECISION [ID]... [KEY=VALUE]...", help="accept, reject or route:ROUTE; then ids, then config keys."
+        ),
+    ],
+    config: ConfigFile = None,
+    ids: IdsFile = None,
+    person: Annotated[str | None, typer.Option(help="Your name; the user's name if not given.")] = None,
+    note: Annotated[str, typer.Option(help="Reason, stored with each decision.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only, and write nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Accept, reject or route many trajectories, as one operation that `trajectories undo` takes back."""
+    from tasks.shared.many import decide_all
+
+    (decision, *named), overrides = apart(words)
+    chosen = [*named, *ids_of(ids)]
+    lake = open_lake(resolve(config, overrides))
+    done = decide_all(lake, chosen, decision, person or user(), note, dry_run)
+    print_result(as_json, done, lambda: _print_decided(done, decision, dry_run))
+
+
+def undo(
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="Id of the operation, as `decide` printed it.")],
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    person: Annotated[str | None, typer.Option(help="Your name; the user's name if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Undo the decisions of an operation on many trajectories."""
+    from tasks.shared.many import undo_batch
+
+    done = undo_batch(open_lake(resolve(config, overrides)), batch, person or user())
+    print_result(as_json, done, lambda: _print_decided(done, "undone", False))
+
+
+VERBS = (list_, show, decide, undo)
+
+
+def _print_decided(done: "Decided", decision: str, dry_run: bool) -> None:
+    would = " would be" if dry_run else ""
+    undo_with = f" Undo: flywheel trajectories undo {done.batch}" if done.batch and decision != "undone" else ""
+    print_line(f"{counted(len(done.trajectories), 'trajectory', 'trajectories')}{would}: {decision}.{undo_with}")
+    for reason, n in done.left_out.items():
+        print_line(f"{n:,} left out: {reason}")
 
 
 def check_pictures(gif: Path | None, strip: Path | None) -> None:

@@ -1,6 +1,5 @@
 """Implement the verbs that set up, check and maintain a project and its lake, and pause its iterations."""
 
-import getpass
 import json
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, print_line, print_result, resolve
+from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, print_line, print_result, resolve, user
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def pause(
     """Start no new work: runs and retrainings end before their next stage, and continue after `flywheel resume`."""
     from tasks.running.budget import pause as pause_lake
 
-    who = by or _user()
+    who = by or user()
     for option, text, most in (("--reason", reason, 500), ("--by", who, 100)):
         if not text.strip() or len(text) > most:
             raise UsageError(f"`{option}` has {len(text.strip())} characters.", f"Write 1 to {most}.")
@@ -128,10 +127,3 @@ def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJs
 
     was = resume_lake(open_lake(resolve(config, overrides)))
     print_result(as_json, {"resumed": was}, "iterations continue" if was else "iterations were not paused")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container whose user has no name
-        return "unknown"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apps import completion
-from apps.options import AsJson, ConfigFile, open_lake, print_result, resolve
+from apps.options import AsJson, ConfigFile, IdsFile, apart, ids_of, open_lake, print_result, resolve
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def forget(
         typer.Argument(metavar="TRAJECTORY_ID... [KEY=VALUE]...", help="Trajectories, then config keys."),
     ] = None,
     config: ConfigFile = None,
+    ids: IdsFile = None,
     reason: Annotated[str, typer.Option(help="Reason, which is required and stored with the ids.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rows to remove, and remove nothing.")] = False,
     as_json: AsJson = False,
@@ -111,18 +112,13 @@ def forget(
     from apps.commands.forgetting import forget_trajectories, show_forgotten
 
     names, overrides = apart(named)
+    names += ids_of(ids)
     if not names:
         raise UsageError("`forget` was given no trajectory.", "Write its id: `flywheel desk` and the report show them.")
     if not (reason.strip() or dry_run):
         raise UsageError("`forget` removes for good, and needs `--reason`.", "Give one; --dry-run shows the rows.")
     found = forget_trajectories(open_lake(resolve(config, overrides)), names, reason, dry_run)
     print_result(as_json, found, lambda: show_forgotten(found))
-
-
-def apart(words: list[str] | None) -> tuple[list[str], list[str]]:
-    """Names, and config keys with their values."""
-    given = words or []
-    return [one for one in given if "=" not in one], [one for one in given if "=" in one]
 
 
 VERBS = (rollback, diff, forget)

@@ -8,6 +8,7 @@ import hashlib
 from typing import Literal, get_args
 
 from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, not_null, one_of, unique
+from schemas.tables.trajectory import Route
 
 Decision = Literal["accept", "reject", "correct", "override", "error_step", "undo", "note"]
 DECISIONS: tuple[str, ...] = get_args(Decision)
@@ -42,6 +43,11 @@ class Review(Row):
     undoes: Text | None
     """For an undo: the cancelled review."""
     created_at: Instant
+    route: Route | None = None
+    """Route of the trajectory's data according to the decision; null for the decision's own route: `sft` for `accept`,
+    `ct` for `reject`."""
+    batch: Text | None = None
+    """Id of the operation that decided on many trajectories at once, by which it is undone; null for one decision."""
 
 
 def review_id(trajectory_id: str, revision: int) -> str:
@@ -54,6 +60,7 @@ TABLE = Table(
     row=Review,
     key=("trajectory_id", "revision"),
     partition_by=("iteration",),
+    added={"route": "NULL::VARCHAR", "batch": "NULL::VARCHAR"},
     expectations=(
         unique(("trajectory_id", "revision")),
         *not_null("review_id", "person", because="every decision needs its id and its person"),

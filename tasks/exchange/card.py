@@ -157,8 +157,7 @@ def _license(config: Config, environment: str) -> str:
 
 def _quality(lake: Lake, chosen: Selection) -> list[str]:
     """Return a table of the gates with their pass rates."""
-    first, end = chosen.iterations
-    found = ask(lake, "exchange_gates", first=first, end=end, route=chosen.route).to_pylist()
+    found = ask(lake, "exchange_gates", ids=[row["trajectory_id"] for row in chosen.rows]).to_pylist()
     if not found:
         return ["No gate has checked these trajectories."]
     table = [

@@ -8,6 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as pads
+
 from common.atomic_folder import atomic_folder
 from common.card import CARD
 from common.text import counted
@@ -29,6 +32,7 @@ from storage.lake import Lake
 from tasks.exchange.card import Selection, dataset_card
 from tasks.exchange.prompts import Prompts
 from tasks.running.console import bar
+from tasks.shared.trajectories import trajectory_of
 from tasks.train.supervised import weighed_targets
 
 TOGETHER = 16
@@ -78,6 +82,7 @@ def export_trajectories(
     redactor: Redactor | None = None,
     reader: Reads | None = None,
     license: str = "",
+    chosen: Collection[str] | None = None,
 ) -> Counter[str]:
     """Write trajectories and a card to a new or empty folder, and return their number by route.
 
@@ -94,9 +99,11 @@ def export_trajectories(
         redactor: removes secrets and personal data, and counts them.
         reader: reads the elements of pictures that have none in the lake.
         license: licence of the export for its card, as on the Hub.
+        chosen: ids of the trajectories to export; all if not given.
     Raises:
-        UsageError: the folder is not empty or cannot be made; no trajectory fits; the format does not name pictures by
-            address; or the format must not be redacted, because this project imports it again.
+        UsageError: the folder is not empty or cannot be made; no trajectory fits; a chosen one does not exist; the
+            format does not name pictures by address; or the format must not be redacted, because this project imports
+            it again.
         LakeError: a picture is not in the lake.
     """
     _require_empty(to)
@@ -108,21 +115,32 @@ def export_trajectories(
             "Leave it out, and keep the export in the house.",
         )
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)
+    if chosen is not None:
+        _require_collected(lake, chosen)
+        found = found.filter(pads.field("trajectory_id").isin(pa.array(sorted(chosen), pa.string())))
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
-    chosen = Selection(found.to_pylist(), iterations, route, license)
-    taught = _targets_of(config, lake, chosen.rows)
+    selection = Selection(found.to_pylist(), iterations, route, license)
+    taught = _targets_of(config, lake, selection.rows)
     with _temporary_folder(to) as whole:
         whole.mkdir()
         prompts = Prompts(lake) if form.prompts else None
         records = exchanged(lake, names, taught, redactor, reader, prompts)
         target = Target(whole, images_at)
         form.export(_with_progress(records, len(names)), target)
-        target.write(CARD, dataset_card(config, lake, form, chosen, redactor).encode())
+        target.write(CARD, dataset_card(config, lake, form, selection, redactor).encode())
     for why, count in sorted(prompts.missing.items()) if prompts else ():
         form.notes.append(f"{counted(count, 'step')} without `prompt_token_ids`: {why}.")
     return Counter[str](found["route"].to_pylist())
+
+
+def _require_collected(lake: Lake, names: Collection[str]) -> None:
+    """Raise UsageError with the name of a trajectory that does not exist, or that is of an evaluation."""
+    where = {"trajectory_id": sorted(names)}
+    there = set(lake.read("trajectories", ["trajectory_id"], where)["trajectory_id"].to_pylist())
+    for name in sorted(set(names) - there):
+        trajectory_of(lake, name)
 
 
 def _require_empty(to: Path) -> None:

@@ -32,7 +32,7 @@ from schemas.tables.annotation import Annotation
 from schemas.tables.pair import Pair
 from schemas.tables.review import DECISIONS, Decision, Review, review_id
 from schemas.tables.step import Step
-from schemas.tables.trajectory import Trajectory
+from schemas.tables.trajectory import Route, Trajectory
 from schemas.tables.verdict import PERSON, Verdict
 from storage.catalog import answers, ask
 from storage.filters import quoted
@@ -111,6 +111,8 @@ class Draft:
     note: str = ""
     seconds: float = 0.0
     undoes: str | None = None
+    route: Route | None = None
+    batch: str | None = None
 
 
 class Conflict(FlywheelError):
@@ -256,8 +258,17 @@ def write(lake: Lake, draft: Draft, iteration: int, original: tuple[str | None, 
     Raises:
         Conflict: another decision has this revision.
     """
+    review = review_of(draft, iteration, original)
+    if lake.append("reviews", [review]):
+        return review
+    since = [one for one in reviews_of(lake, draft.trajectory_id) if one.revision >= draft.revision]
+    return _same_or_conflict(draft, since)
+
+
+def review_of(draft: Draft, iteration: int, original: tuple[str | None, str | None] | None) -> Review:
+    """Return the row of a decision. The arguments are those of `write`."""
     action, thought = original or (None, None)
-    review = Review(
+    return Review(
         review_id=review_id(draft.trajectory_id, draft.revision),
         trajectory_id=draft.trajectory_id,
         revision=draft.revision,
@@ -273,11 +284,9 @@ def write(lake: Lake, draft: Draft, iteration: int, original: tuple[str | None, 
         seconds=max(0.0, draft.seconds),
         undoes=draft.undoes,
         created_at=utc_now(),
+        route=draft.route,
+        batch=draft.batch,
     )
-    if lake.append("reviews", [review]):
-        return review
-    since = [one for one in reviews_of(lake, draft.trajectory_id) if one.revision >= draft.revision]
-    return _same_or_conflict(draft, since)
 
 
 def _same_or_conflict(draft: Draft, since: Sequence[Review]) -> Review:
@@ -290,7 +299,7 @@ def _same_or_conflict(draft: Draft, since: Sequence[Review]) -> Review:
 def take_effect(lake: Lake, trajectory: Trajectory, reviews: Sequence[Review]) -> None:
     """Write the effects of the last review of a trajectory."""
     last = reviews[-1]
-    _apply(lake, effects_of(last, trajectory), [one for one in reviews if one.review_id == last.undoes])
+    write_effects(lake, effects_of(last, trajectory), [one for one in reviews if one.review_id == last.undoes])
 
 
 def settle(lake: Lake) -> int:
@@ -304,10 +313,10 @@ def settle(lake: Lake) -> int:
     held = [one for _, group in groupby(known, key=lambda one: one.trajectory_id) for one in standing(group)]
     undone = {one.undoes for one in known}
     effects = [row for one in held for row in effects_of(one, trajectories[one.trajectory_id])]
-    return _apply(lake, effects, [one for one in known if one.review_id in undone])
+    return write_effects(lake, effects, [one for one in known if one.review_id in undone])
 
 
-def _apply(lake: Lake, effects: Iterable[Effect], undone: Sequence[Review]) -> int:
+def write_effects(lake: Lake, effects: Iterable[Effect], undone: Sequence[Review]) -> int:
     """Add missing effects, remove the effects of undone reviews, and return the number of changed rows."""
     rows = list(effects)
     changed = sum(lake.append(table, [row for row in rows if isinstance(row, kind)]) for table, kind in _TABLES.items())

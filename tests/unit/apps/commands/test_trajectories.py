@@ -7,7 +7,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from apps.cli import make_app
-from tests.unit.apps.conftest import Place
+from tests.unit.apps.conftest import Place, make_place
 
 
 def run(place: Place, *words: str) -> Result:
@@ -51,3 +51,28 @@ def test_a_mistake_is_named_and_nothing_is_written(place: Place, tmp_path: Path)
         assert run(place, *words).exit_code != 0
     assert run(place, "show", "nobody").exit_code != 0 and run(place, "--route", "nowhere").exit_code != 0
     assert not list(tmp_path.iterdir())
+
+
+def test_found_ids_go_from_one_command_to_others(place: Place, tmp_path: Path) -> None:
+    own = make_place(tmp_path)
+    listed = run(own, "--outcome", "success", "--iteration", "1", "--ids").output.split()
+    assert len(listed) == 12 and all(len(name) == 24 for name in listed)
+    file = tmp_path / "ids.txt"
+    file.write_text("\n".join(listed))
+    tried = json.loads(run(own, "decide", "reject", "--ids", str(file), "--dry-run", "--json").output)
+    assert len(tried["trajectories"]) == 12 and not own.lake.count("reviews")
+    done = json.loads(run(own, "decide", "reject", "--ids", str(file), "--person", "Ada", "--json").output)
+    assert json.loads(run(own, "--gate", "person", "--json").output)["total"] == 12
+    undone = run(own, "undo", done["batch"], "--person", "Ada")
+    assert undone.exit_code == 0 and "12 trajectories: undone" in undone.output
+    assert run(own, "--gate", "person").exit_code != 0  # no trajectory has this gate's rejection now
+    one = run(own, "decide", "route:ct", listed[0], "--person", "Ada")
+    assert "1 trajectory: route:ct. Undo: flywheel trajectories undo" in one.output
+    exported = CliRunner().invoke(
+        make_app(),
+        ["data", "export", "--format", "atif", "--to", str(tmp_path / "out"), "--ids", str(file), "--config",
+         str(own.file), "--json"],
+    )  # fmt: skip
+    assert exported.exit_code == 0, exported.output
+    assert json.loads(exported.stdout)["trajectories"] == 12
+    assert run(own, "decide", "reject", "--ids", str(tmp_path / "nothing")).exit_code != 0
