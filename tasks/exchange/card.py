@@ -41,8 +41,6 @@ class Selection:
 
     rows: Sequence[Mapping[str, Any]]
     """Rows of the query `exchange_trajectories`."""
-    iterations: tuple[int, int]
-    """The first iteration and the iteration after the last."""
     route: str | None
     license: str = ""
     """Licence that the user gave; empty if none."""

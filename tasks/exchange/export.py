@@ -121,7 +121,7 @@ def export_trajectories(
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
-    selection = Selection(found.to_pylist(), iterations, route, license)
+    selection = Selection(found.to_pylist(), route, license)
     taught = _targets_of(config, lake, selection.rows)
     with _temporary_folder(to) as whole:
         whole.mkdir()

@@ -40,7 +40,14 @@ def test_a_measurement_names_tasks_as_they_are_asked_for(place: Any, monkeypatch
     shown = policies.measured_as_json(found, 1, each=True)
     assert shown["plays"] == [("click-target", 2_000_000, True)]
     assert shown["trajectories"] == [{"task": "click-target", "seed": 2_000_000, "success": True}]
-    assert set(policies.measured_as_json(found, 1, each=False)) == {"policy", "success", "ci", "tasks", "failed", "unread"}
+    assert set(policies.measured_as_json(found, 1, each=False)) == {
+        "policy",
+        "success",
+        "ci",
+        "tasks",
+        "failed",
+        "unread",
+    }
 
 
 def test_a_measurement_of_an_unknown_task_is_refused(place: Any) -> None:

@@ -110,7 +110,7 @@ def test_the_steps_before_an_error_are_imitated_where_who_marked_it_is_believed(
 def test_only_the_view_of_decisions_reads_verdicts() -> None:
     others = {
         FOLDER / f"{name}.sql"  # about judges, and about what single gates wrote; not about what was decided
-        for name in ("agreements", "version_judges", "lineage_makers", "found_trajectories")
+        for name in ("agreements", "version_judges", "lineage_makers", "found_trajectories", "exchange_gates")
     }
     for file in set(FOLDER.glob("*.sql")) - others:
         code = re.sub(r"--[^\n]*", "", file.read_text())
