@@ -120,12 +120,13 @@ def _data_router(desk: Desk) -> APIRouter:
         except UsageError as error:
             raise HTTPException(422, str(error)) from None
         tasks = sorted(lake.read("tasks", ["task_id"])["task_id"].to_pylist())
+        filters = {name: value for name, value in given.items() if value is not None and name != "evaluations"}
         given = {name: "" if value is None else value for name, value in given.items()}
         given["evaluations"] = "true" if evaluations else ""
         more = urlencode({name: value for name, value in (given | {"sort": sort}).items() if value != ""})
         return page(
             "trajectories", found=shown, page=number, size=size, tasks=tasks, given=given, sort=sort, more=more,
-            outcomes=OUTCOMES, routes=ROUTES, orders=ORDERS, gates=found.gates(),
+            outcomes=OUTCOMES, routes=ROUTES, orders=ORDERS, gates=found.gates(), filters=json.dumps(filters),
         )  # fmt: skip
 
     @routes.get("/compare")

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from apps.dashboard import pages as dashboard
 from apps.dashboard.gathered import Gathered
-from apps.desk import api, pages
+from apps.desk import api, many, pages
 from apps.desk.desk import Desk
 from apps.desk.live import LiveSessions, ProposalDecision
 from apps.desk.pages import action_fields, page
@@ -83,6 +83,7 @@ def make_app(
         title="flywheel desk", openapi_url=None, docs_url=None, redoc_url=None, lifespan=alive, dependencies=checked
     )
     app.include_router(api.router(desk))
+    app.include_router(many.router(desk))
     app.include_router(_session_router(desk))
     app.include_router(_aloud_router(desk))
     app.include_router(pages.router(desk))

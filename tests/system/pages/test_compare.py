@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
 
 from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
@@ -79,6 +80,31 @@ def test_a_cell_leads_to_an_evaluation_and_to_the_other_policy_on_its_seed(
     ada.browser.find_element(By.LINK_TEXT, "1000005").click()
     ada.until(lambda: ada.count(".sides .screen") == 4)
     assert "success" in ada.browser.find_element(By.CSS_SELECTOR, ".sides").text and fits(ada, width)
+    assert ada.browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_many_are_selected_decided_on_and_undone(ada: Desk, look: Look, width: int, colours: str) -> None:
+    look(width, colours)
+    ada.browser.get_log("browser")
+    before = len(ada.reviews())
+    ada.open("/trajectories?outcome=failure&iteration=1")
+    button = ada.browser.find_element(By.ID, "decide")
+    ada.until(lambda: not button.is_enabled())
+    for box in ada.browser.find_elements(By.NAME, "pick")[:2]:
+        box.click()
+    ada.until(lambda: button.text == "Decide on 2 trajectories")
+    Select(ada.browser.find_element(By.NAME, "decision")).select_by_value("route:rl")
+    button.click()
+    ada.until(lambda: "2 trajectories: route to rl" in ada.text("decided"))
+    assert fits(ada, width) and len(ada.reviews()) == before + 2
+    ada.browser.find_element(By.ID, "undo").click()
+    ada.until(lambda: "2 trajectories: undone" in ada.text("decided"))
+    assert {one.decision for one in ada.reviews()[before + 2 :]} == {"undo"}
+    ada.browser.find_element(By.ID, "all").click()
+    ada.until(lambda: button.text.startswith("Decide on") and "2 " not in button.text[:12])
     assert ada.browser.get_log("browser") == []
 
 

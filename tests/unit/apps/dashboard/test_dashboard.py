@@ -147,6 +147,31 @@ def test_a_policys_page_lists_the_pairs_that_decided_and_each_opens(site: TestCl
         assert site.get(link.replace("&amp;", "&")).status_code == 200
 
 
+def test_selected_or_all_matching_trajectories_are_decided_on_and_that_is_undone(
+    site: TestClient, fresh: Place
+) -> None:
+    here = {"origin": "http://127.0.0.1:8750"}
+    asked = {"decision": "reject", "person": "Ada", "filters": {"outcome": "success", "iteration": 1}}
+    page = site.get("/trajectories?outcome=success&iteration=1").text
+    assert 'data-total="12"' in page and page.count('name="pick"') == 12
+    moved = site.post("/api/decisions", json=asked | {"total": 11}, headers=here)
+    assert moved.status_code == 422 and "12 trajectories match now" in moved.json()["error"]
+    done = site.post("/api/decisions", json=asked | {"total": 12}, headers=here)
+    assert done.status_code == 201 and len(done.json()["trajectories"]) == 12
+    assert find(fresh.lake, Wanted(gate="person")).total == 12
+    undone = site.post(f"/api/decisions/{done.json()['batch']}/undo", json={"person": "Ada"}, headers=here)
+    assert undone.status_code == 201 and find(fresh.lake, Wanted(gate="person")).total == 0
+    one = done.json()["trajectories"][:1]
+    chosen = site.post("/api/decisions", json={"decision": "route:ct", "person": "Ada", "ids": one}, headers=here)
+    assert chosen.json()["trajectories"] == one
+    for wrong in ({"ids": []}, {"ids": ["nobody"]}, {"decision": "route:nowhere"}, {"person": "?"}, {"more": 1}):
+        answer = site.post(
+            "/api/decisions", json={"decision": "accept", "person": "Ada", "ids": one} | wrong, headers=here
+        )
+        assert answer.status_code == 422 and answer.json()["error"]
+    assert 'id="many"' not in site.get("/trajectories?evaluations=true").text
+
+
 def test_trajectories_are_listed_by_task_iteration_policy_and_outcome(site: TestClient) -> None:
     def total(**asked: object) -> str:
         return site.get("/trajectories", params=asked).text.partition('<p class="soft">')[2].partition(" in total")[0]  # type: ignore[arg-type]
