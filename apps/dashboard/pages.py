@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from apps.commands.lineage import lineage_of_policy
 from apps.desk.desk import Desk
@@ -15,6 +15,7 @@ from apps.desk.pages import Chosen, Number, page
 from apps.quality.gather import quality_of
 from apps.report.build import vega
 from apps.report.charts import training
+from common.text import Storable
 from flywheel.film import write_moving
 from flywheel.frames import POINTS, rows_of
 from schemas.failure import UsageError
@@ -34,10 +35,14 @@ from tasks.promote.pairs import (
     side_by_side,
 )
 from tasks.quality import MEASURES
+from tasks.running.budget import pause as pause_lake
+from tasks.running.budget import pause_of
+from tasks.running.budget import resume as resume_lake
 from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.finding import ORDERS, OUTCOMES, Wanted, find
 from tasks.shared.policies import policies
+from tasks.shared.reviews import require_name
 from tasks.shared.status import success_of
 from tasks.shared.trajectories import episode_of
 
@@ -155,6 +160,14 @@ def _data_router(desk: Desk) -> APIRouter:
     return routes
 
 
+class Asked(BaseModel):
+    """The person who presses a button."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    person: Storable
+
+
 def _decisive(lake: Lake, decision: Promotion | None) -> list[SeedPair]:
     """Returns the pairs of a decision that one of the policies won."""
     return [] if decision is None else [one for one in promotion_pairs(lake, decision) if one.won]
@@ -167,10 +180,21 @@ def live_router(desk: Desk) -> APIRouter:
 
     @routes.get("/api/now")
     def now() -> JSONResponse:
-        """Returns the current status of each run of this lake, the first one also as `now`, and a text that changes
-        with the lake."""
-        runs = [_as_json(one) for one in run_statuses(lake)]
-        return JSONResponse({"now": runs[0] if runs else None, "runs": runs, "revision": found.revision()})
+        """Returns the current status of each run of this lake, the first one also as `now`, the lake's pause as text or
+        null, and a text that changes with the lake."""
+        runs, pause = [_as_json(one) for one in run_statuses(lake)], pause_of(lake)
+        first = {"now": runs[0] if runs else None, "runs": runs, "paused": pause and pause.text}
+        return JSONResponse({**first, "revision": found.revision()})
+
+    @routes.post("/api/pause", status_code=201)
+    def pause(given: Asked) -> dict[str, str]:
+        require_name(given.person)
+        return {"paused": pause_lake(lake, "stopped on the dashboard", given.person).text}
+
+    @routes.post("/api/resume", status_code=201)
+    def resume(given: Asked) -> dict[str, bool]:
+        require_name(given.person)
+        return {"was_paused": resume_lake(lake)}
 
     @routes.get("/api/charts/{name:path}")
     def charts(name: str) -> JSONResponse:

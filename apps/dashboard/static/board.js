@@ -1,4 +1,6 @@
 // Draw the page's charts, and refresh its live parts.
+import { ask, person, toast } from "/static/desk.js";
+
 const EVERY = 2000;
 const page = document.getElementById("board").dataset.page;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -58,6 +60,23 @@ function card(run) {
   return made;
 }
 
+/** Show the button that stops the runs, or the pause and the button that ends it. */
+function control(running, paused) {
+  if (!at("control")) return;
+  at("control").hidden = !running && !paused;
+  at("stop").hidden = !running || Boolean(paused);
+  at("paused").hidden = at("resume").hidden = !paused;
+  at("paused").textContent = paused ? `${paused} ` + (running ? "The run ends after its current stage." : "Then start the same command again.") : "";
+}
+
+async function send(path) {
+  const who = person();
+  if (!who) return;
+  const [status, answer] = await ask(path, { person: who });
+  if (status === 201) await poll();
+  else toast(answer.error);
+}
+
 function curves(runs) {
   at("no-curve").hidden = runs.length > 0;
   const there = new Map([...at("curves").children].map((one) => [one.dataset.run, one]));
@@ -95,11 +114,14 @@ async function poll() {
   try {
     const answer = await (await fetch("/api/now")).json();
     show(answer.runs);
+    control(answer.runs.length > 0, answer.paused);
     if (revision && answer.revision !== revision && page && !page.startsWith("policies/")) location.reload();
     revision = answer.revision;
   } catch { /* the server is restarting; poll again */ }
 }
 
+at("stop")?.addEventListener("click", () => send("/api/pause"));
+at("resume")?.addEventListener("click", () => send("/api/resume"));
 dark.addEventListener("change", draw);
 await draw();
 await poll();

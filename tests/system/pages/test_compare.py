@@ -1,5 +1,6 @@
 """From the map's cell to an evaluation, and to the other policy on its seed, in a real headless Chromium."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from selenium.webdriver.support.ui import Select
 
 from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
+from tasks.running.budget import pause_of
+from tasks.running.run_status import RunStatus, file_of
 from tests.system.parts.desk import Desk, chromium, person, serving
 from tests.unit.apps.conftest import make_place
 
@@ -106,6 +109,24 @@ def test_many_are_selected_decided_on_and_undone(ada: Desk, look: Look, width: i
     ada.browser.find_element(By.ID, "all").click()
     ada.until(lambda: button.text.startswith("Decide on") and "2 " not in button.text[:12])
     assert ada.browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_a_run_is_stopped_on_the_page_and_the_pause_ended(ada: Desk) -> None:
+    ada.browser.get_log("browser")
+    status = RunStatus(heard=time.time(), run_id="live", stage="train", iteration=1)
+    ada.lake.blobs.store.put(file_of("live"), status.model_dump_json().encode())
+    ada.open("/running")
+    stop, resume = (ada.browser.find_element(By.ID, name) for name in ("stop", "resume"))
+    ada.until(stop.is_displayed)
+    stop.click()
+    ada.until(resume.is_displayed)
+    pause = pause_of(ada.lake)
+    assert pause is not None and pause.by == "Ada" and "ends after its current stage" in ada.text("paused")
+    assert not stop.is_displayed()
+    resume.click()
+    ada.until(lambda: not resume.is_displayed())
+    assert pause_of(ada.lake) is None and ada.browser.get_log("browser") == []
 
 
 def drawn(desk: Desk) -> list[bool]:

@@ -29,6 +29,7 @@ from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.promote import roll_back
+from tasks.running.budget import pause_of
 from tasks.running.curve import Spec
 from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.finding import Wanted, find
@@ -170,6 +171,18 @@ def test_selected_or_all_matching_trajectories_are_decided_on_and_that_is_undone
         )
         assert answer.status_code == 422 and answer.json()["error"]
     assert 'id="many"' not in site.get("/trajectories?evaluations=true").text
+
+
+def test_a_button_pauses_the_lake_and_another_ends_the_pause(site: TestClient, fresh: Place) -> None:
+    here, ada = {"origin": "http://127.0.0.1:8750"}, {"person": "Ada"}
+    assert site.get("/api/now").json()["paused"] is None
+    assert site.post("/api/pause", json={"person": "?"}, headers=here).status_code == 422
+    assert site.post("/api/pause", json=ada).status_code in (201, 403)
+    assert site.post("/api/pause", json=ada, headers=here).status_code == 201
+    pause = pause_of(fresh.lake)
+    assert pause is not None and pause.by == "Ada" and site.get("/api/now").json()["paused"] == pause.text
+    assert site.post("/api/resume", json=ada, headers=here).json() == {"was_paused": True}
+    assert pause_of(fresh.lake) is None
 
 
 def test_trajectories_are_listed_by_task_iteration_policy_and_outcome(site: TestClient) -> None:
