@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from apps.commands.lineage import lineage_of_policy
 from apps.desk.desk import Desk
 from apps.desk.pages import Chosen, Number, page
+from apps.desk.retraining import RetrainingStatus
 from apps.quality.gather import quality_of
 from apps.report.build import vega
 from apps.report.charts import training
@@ -168,6 +169,13 @@ class Asked(BaseModel):
     person: Storable
 
 
+class RetrainAsked(Asked):
+    """A retraining."""
+
+    like: Storable | None = None
+    """The policy whose training is repeated; null to train from the current data."""
+
+
 def _decisive(lake: Lake, decision: Promotion | None) -> list[SeedPair]:
     """Returns the pairs of a decision that one of the policies won."""
     return [] if decision is None else [one for one in promotion_pairs(lake, decision) if one.won]
@@ -195,6 +203,15 @@ def live_router(desk: Desk) -> APIRouter:
     def resume(given: Asked) -> dict[str, bool]:
         require_name(given.person)
         return {"was_paused": resume_lake(lake)}
+
+    @routes.post("/api/retrain", status_code=201)
+    def retrain(given: RetrainAsked) -> RetrainingStatus:
+        require_name(given.person)
+        return desk.retraining.start(given.like)
+
+    @routes.get("/api/retrain")
+    def retraining() -> RetrainingStatus:
+        return desk.retraining.status()
 
     @routes.get("/api/charts/{name:path}")
     def charts(name: str) -> JSONResponse:

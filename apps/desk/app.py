@@ -27,6 +27,7 @@ from apps.desk.pages import action_fields, page
 from apps.desk.pictures import DeskPictures
 from apps.desk.queue import Queue
 from apps.desk.reach import ADVICE, StoreConnection, StoreOutageGuard
+from apps.desk.retraining import Retraining
 from apps.desk.security import LOOPBACK, DeskGuard
 from apps.desk.speech import recognizer, sound_of
 from apps.desk.views import DeskItem, item_of, review_views
@@ -66,7 +67,8 @@ def make_app(
     patient = patient or lake
     pictures = DeskPictures(lake)
     live = LiveSessions(config, lake, pictures, patient)
-    desk = Desk(config, lake, Queue(lake, config.curriculum.forgetting), pictures, live, Gathered(config, lake))
+    queue, gathered = Queue(lake, config.curriculum.forgetting), Gathered(config, lake)
+    desk = Desk(config, lake, queue, pictures, live, gathered, Retraining(config, patient))
 
     @asynccontextmanager
     async def alive(_: FastAPI) -> AsyncIterator[None]:

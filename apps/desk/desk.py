@@ -6,6 +6,7 @@ from apps.dashboard.gathered import Gathered
 from apps.desk.live import LiveSessions
 from apps.desk.pictures import DeskPictures
 from apps.desk.queue import Queue
+from apps.desk.retraining import Retraining
 from schemas.config import Config
 from storage.lake import Lake
 
@@ -20,3 +21,4 @@ class Desk:
     pictures: DeskPictures
     live: LiveSessions
     gathered: Gathered
+    retraining: Retraining

@@ -77,6 +77,25 @@ async function send(path) {
   else toast(answer.error);
 }
 
+/** Show the last lines of a retraining that this page started, until it ends. */
+async function follow() {
+  const line = at("retraining").querySelector("span");
+  const [status, now] = await ask("/api/retrain");
+  if (status !== 200) return;
+  const ended = now.code === null ? "" : now.code === 0 ? "Finished: " : `Ended with code ${now.code}: `;
+  line.textContent = `${ended}${now.lines.join(" · ") || "Starting …"} (${now.log})`;
+  for (const one of at("retraining").querySelectorAll("button")) one.disabled = now.running;
+  if (now.running) setTimeout(follow, EVERY);
+}
+
+async function retrain(like) {
+  const who = person();
+  if (!who) return;
+  const [status, answer] = await ask("/api/retrain", { person: who, like: like || null });
+  if (status === 201) await follow();
+  else toast(answer.error);
+}
+
 function curves(runs) {
   at("no-curve").hidden = runs.length > 0;
   const there = new Map([...at("curves").children].map((one) => [one.dataset.run, one]));
@@ -122,6 +141,7 @@ async function poll() {
 
 at("stop")?.addEventListener("click", () => send("/api/pause"));
 at("resume")?.addEventListener("click", () => send("/api/resume"));
+for (const one of document.querySelectorAll("#retraining button")) one.addEventListener("click", () => retrain(one.dataset.like));
 dark.addEventListener("change", draw);
 await draw();
 await poll();
