@@ -210,6 +210,7 @@ class OpenLake:
         gate: str | None = None,
         text: str | None = None,
         seed: int | None = None,
+        tag: str | None = None,
         evaluations: bool = False,
         order: str = "newest",
         limit: int = 20,
@@ -225,6 +226,7 @@ class OpenLake:
             gate: a gate that rejected the trajectory.
             text: a text in the instruction, a thought, an action or a reason, in any case.
             seed: the seed of the task's page.
+            tag: a tag of people.
             evaluations: find the trajectories that evaluations keep, instead of collected ones.
             order: `newest`, `oldest`, `reward`, `steps` or `seconds`; for the last three, the largest first.
             limit: maximum number of rows.
@@ -234,7 +236,7 @@ class OpenLake:
         """
         from tasks.shared.finding import Wanted, find
 
-        wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, evaluations)
+        wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, tag, evaluations)
         return [one.row for one in find(self.stored, wanted, limit, order=order)]
 
     def annotate(

@@ -25,8 +25,11 @@ from common.text import counted
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flywheel import StoredTrajectory
     from schemas.tables.step import EpisodeStep
+    from schemas.tables.tag import Tag
     from tasks.shared.finding import Found, FoundTrajectory
     from tasks.shared.many import Decided
 
@@ -51,6 +54,7 @@ def list_(
     gate: Annotated[str | None, typer.Option(help="Gate that rejected the trajectory.")] = None,
     text: Annotated[str | None, typer.Option(help="Text in the instruction, a thought, an action or a reason.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the task's page.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag, as `flywheel tag` wrote it.")] = None,
     evaluations: Annotated[
         bool, typer.Option("--evaluations", help="Find the trajectories that evaluations keep, on held-out seeds.")
     ] = False,
@@ -59,14 +63,14 @@ def list_(
     ids: Annotated[bool, typer.Option("--ids", help="Print ids alone, one a line, for other commands' --ids.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find trajectories by task, outcome, policy, iteration, route, gate, text and seed."""
+    """Find trajectories by task, outcome, policy, iteration, route, gate, text, seed and tag."""
     from tasks.shared.finding import Wanted, find, refuse_unknown
     from tasks.shared.policies import champion_if_any
 
     lake = open_lake(resolve(config, overrides))
     if policy == "champion" and (champion := champion_if_any(lake)):
         policy = champion.policy_version
-    wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, evaluations)
+    wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, tag, evaluations)
     found = find(lake, wanted, limit or (MOST if ids else 20), order=sort)
     if not found.total:
         refuse_unknown(lake, wanted)
@@ -93,6 +97,7 @@ def show(
     """Show a trajectory: its outcome, the decision about it, and its steps."""
     from flywheel import OpenLake
     from tasks.shared.finding import found_of
+    from tasks.shared.tags import tags_of
 
     check_pictures(gif, strip)
     lake = open_lake(resolve(config, overrides))
@@ -104,8 +109,9 @@ def show(
         trajectory.strip().save(strip)
     steps = [step_as_dict(one) for one in trajectory.steps]
     written = [str(path) for path in (gif, strip) if path is not None]
-    shown = {**_as_dict(about), "steps": steps, "written": written}
-    print_result(as_json, shown, lambda: _print_trajectory(about, trajectory, written))
+    tags = tags_of(lake, [name])
+    shown = {**_as_dict(about), "tags": tags, "steps": steps, "written": written}
+    print_result(as_json, shown, lambda: _print_trajectory(about, trajectory, tags, written))
 
 
 def decide(
@@ -215,7 +221,15 @@ def _print_found(found: "Found") -> None:
     print_line(f"{len(found.rows):,} of {found.total:,} trajectories that match.")
 
 
-def _print_trajectory(about: "FoundTrajectory", trajectory: "StoredTrajectory", written: list[str]) -> None:
+def tag_in_words(one: "Tag") -> str:
+    """Describes a tag or note."""
+    text = ": ".join(part for part in (f"tag {one.tag}" if one.tag else "note", one.note) if part)
+    return f"{text} ({one.person}, {one.created_at:%Y-%m-%d})"
+
+
+def _print_trajectory(
+    about: "FoundTrajectory", trajectory: "StoredTrajectory", tags: "Sequence[Tag]", written: list[str]
+) -> None:
     row = about.row
     reward = "" if row.reward is None else f", reward {row.reward:.2f}"
     print_line(f"{row.trajectory_id}  {row.task_id}, seed {row.seed}, iteration {row.iteration}, {row.policy_version}")
@@ -225,6 +239,8 @@ def _print_trajectory(about: "FoundTrajectory", trajectory: "StoredTrajectory", 
     if row.failure_reason:
         print_line(f"{row.failure_boundary}: {row.failure_reason}")
     print_line(f"instruction: {row.instruction}")
+    for one in tags:
+        print_line(tag_in_words(one))
     for step in trajectory.steps:
         print_line(f"{step.step:>3}  {done_in_words(step)}")
         if step.thought:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apps import completion
-from apps.options import AsJson, ConfigFile, IdsFile, apart, ids_of, open_lake, print_result, resolve
+from apps.options import AsJson, ConfigFile, IdsFile, apart, ids_of, open_lake, print_line, print_result, resolve, user
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -121,4 +121,31 @@ def forget(
     print_result(as_json, found, lambda: show_forgotten(found))
 
 
-VERBS = (rollback, diff, forget)
+def tag(
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME... [KEY=VALUE]...", help="Trajectories, policies or runs, then config keys."),
+    ] = None,
+    config: ConfigFile = None,
+    ids: IdsFile = None,
+    tag: Annotated[str, typer.Option(help="Tag of small letters, such as flaky.")] = "",
+    note: Annotated[str, typer.Option(help="Free text.")] = "",
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the tag.")] = False,
+    person: Annotated[str | None, typer.Option(help="Your name; the user's name if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tag trajectories, policies and runs, or write a note on them; without --tag and --note, show both."""
+    from apps.commands.trajectories import tag_in_words
+    from tasks.shared.tags import add_tag, remove_tag, tags_of
+
+    names, overrides = apart(named)
+    names += ids_of(ids)
+    lake, who = open_lake(resolve(config, overrides)), person or user()
+    if remove:
+        found = remove_tag(lake, names, tag, who)
+    else:
+        found = add_tag(lake, names, tag, who, note) if tag or note else tags_of(lake, names)
+    print_result(as_json, found, lambda: [print_line(tag_in_words(one)) for one in found])
+
+
+VERBS = (rollback, diff, forget, tag)

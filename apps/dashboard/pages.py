@@ -45,6 +45,7 @@ from tasks.shared.finding import ORDERS, OUTCOMES, Wanted, find
 from tasks.shared.policies import policies
 from tasks.shared.reviews import require_name
 from tasks.shared.status import success_of
+from tasks.shared.tags import tags_of
 from tasks.shared.trajectories import episode_of
 
 SHOWN_IDS = 60
@@ -88,7 +89,8 @@ def router(desk: Desk) -> APIRouter:
         ids, success = shown.trajectories[:SHOWN_IDS], success_of(lake, name)
         return page(
             "policy", shown=shown, row=row, ids=ids, config=config, standing=standing, success=success,
-            decided=DECIDED, pairs=_decisive(lake, shown.decision), charts=found.charts(f"policies/{name}"),
+            decided=DECIDED, tags=tags_of(lake, [name]), pairs=_decisive(lake, shown.decision),
+            charts=found.charts(f"policies/{name}"),
         )  # fmt: skip
 
     routes.include_router(_data_router(desk))
@@ -116,11 +118,12 @@ def _data_router(desk: Desk) -> APIRouter:
         gate: Given = None,
         text: Given = None,
         seed: Seed = None,
+        tag: Given = None,
         evaluations: Ticked = False,
         sort: str = "newest",
     ) -> HTMLResponse:
         given = {"task": task, "outcome": outcome, "iteration": iteration, "policy": policy, "route": route}
-        given |= {"gate": gate, "text": text, "seed": seed, "evaluations": evaluations}
+        given |= {"gate": gate, "text": text, "seed": seed, "tag": tag, "evaluations": evaluations}
         try:
             shown = find(lake, Wanted(**given), size, number * size, sort)
         except UsageError as error:

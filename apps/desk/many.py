@@ -12,6 +12,7 @@ from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.shared.finding import Wanted, find
 from tasks.shared.many import MOST, Decided, decide_all, undo_batch
+from tasks.shared.tags import add_tag, remove_tag
 
 Seed = Annotated[int | None, Field(ge=0, lt=2**63)]
 Total = Annotated[int | None, Field(ge=0, le=MOST)]
@@ -30,6 +31,7 @@ class Filters(BaseModel):
     gate: str | None = None
     text: str | None = None
     seed: Seed = None
+    tag: str | None = None
 
     @property
     def wanted(self) -> Wanted:
@@ -37,20 +39,38 @@ class Filters(BaseModel):
         return Wanted(**self.model_dump())
 
 
-class ManyDecided(BaseModel):
-    """A decision about many trajectories in a page's request."""
+class Many(BaseModel):
+    """Many trajectories in a page's request: selected ones, or all that match the filters."""
 
     model_config = ConfigDict(extra="forbid")
 
-    decision: str
-    """`accept`, `reject`, or `route:` with a route."""
     person: Storable
-    note: Storable = ""
     ids: Annotated[list[str], Field(max_length=MOST)] | None = None
-    """The selected trajectories; null to decide on all that match the filters."""
+    """The selected trajectories; null for all that match the filters."""
     filters: Filters = Filters()
     total: Total = None
     """Number of matching trajectories that the page showed."""
+
+
+class ManyDecided(Many):
+    """A decision about many trajectories."""
+
+    decision: str
+    """`accept`, `reject`, or `route:` with a route."""
+    note: Storable = ""
+
+
+class ManyTagged(Many):
+    """A tag of many trajectories, or its removal."""
+
+    tag: Storable
+    remove: bool = False
+
+
+class Tagged(BaseModel):
+    """The trajectories whose tags changed."""
+
+    trajectories: list[str]
 
 
 class ManyUndone(BaseModel):
@@ -62,23 +82,30 @@ class ManyUndone(BaseModel):
 
 
 def router(desk: Desk) -> APIRouter:
-    """Makes the routes of decisions about many trajectories, and of their undo."""
+    """Makes the routes of decisions about many trajectories, of their undo, and of tags."""
     routes = APIRouter()
 
     @routes.post("/api/decisions", status_code=201)
     def decide(given: ManyDecided) -> Decided:
-        names = _matching(desk.lake, given) if given.ids is None else given.ids
-        return decide_all(desk.lake, names, given.decision, given.person, given.note)
+        return decide_all(desk.lake, _names(desk.lake, given), given.decision, given.person, given.note)
 
     @routes.post("/api/decisions/{batch}/undo", status_code=201)
     def undo(batch: str, given: ManyUndone) -> Decided:
         return undo_batch(desk.lake, batch, given.person)
 
+    @routes.post("/api/tags", status_code=201)
+    def tag(given: ManyTagged) -> Tagged:
+        change = remove_tag if given.remove else add_tag
+        rows = change(desk.lake, _names(desk.lake, given), given.tag, given.person)
+        return Tagged(trajectories=[one.trajectory_id for one in rows if one.trajectory_id])
+
     return routes
 
 
-def _matching(lake: Lake, given: ManyDecided) -> list[str]:
-    """Returns the ids that match; raises UsageError if their number is not what the page showed."""
+def _names(lake: Lake, given: Many) -> list[str]:
+    """Returns the ids; raises UsageError if the number of those that match is not what the page showed."""
+    if given.ids is not None:
+        return given.ids
     found = find(lake, given.filters.wanted, MOST)
     if found.total != given.total:
         problem = f"`total`: {found.total:,} trajectories match now, and the page showed {given.total}."

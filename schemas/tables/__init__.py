@@ -20,6 +20,7 @@ from schemas.tables import (
     screenshot,
     stage,
     step,
+    tag,
     task,
     teacher_score,
     thinking,
@@ -56,6 +57,7 @@ TABLES: dict[str, Table] = {
         quality.OVERRIDES,
         stage.TABLE,
         review.TABLE,
+        tag.TABLE,
         forgotten.TABLE,
     )
 }

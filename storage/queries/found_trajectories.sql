@@ -3,7 +3,7 @@
 -- for every trajectory. With $evaluations, it finds trajectories that evaluations keep, else collected ones.
 --
 -- $task: the task's id, or its last part. $outcome: `success`, `failure`, `environment`, or `unknown` for an import
--- without an outcome. $policy: a version or a kind of policy. $seed: the page's seed. $route: the route that the filter or a reviewer chose.
+-- without an outcome. $policy: a version or a kind of policy. $seed: the page's seed. $tag: a tag. $route: the route that the filter or a reviewer chose.
 -- $gate: a gate that rejected the trajectory. $pattern: an ILIKE pattern with the escape character `\`, for the
 -- instruction, the reason of a failure, the reasons of verdicts, and the thoughts, actions and errors of steps.
 WITH
@@ -24,6 +24,10 @@ chosen AS (
         AND ($route::VARCHAR IS NULL OR trajectory_id IN (
             SELECT trajectory_id FROM decisions
             WHERE route = $route::VARCHAR AND ($iteration::INTEGER IS NULL OR iteration = $iteration::INTEGER)
+        ))
+        AND ($tag::VARCHAR IS NULL OR trajectory_id IN (
+            SELECT trajectory_id FROM tags
+            WHERE tag = $tag::VARCHAR AND tag_id NOT IN (SELECT removes FROM tags WHERE removes IS NOT NULL)
         ))
         AND ($gate::VARCHAR IS NULL OR trajectory_id IN (
             SELECT trajectory_id FROM verdicts WHERE gate = $gate::VARCHAR AND NOT passed

@@ -41,6 +41,7 @@ class Wanted:
     text: str | None = None
     """A text in the instruction, a thought, an action or a reason, in any case."""
     seed: int | None = None
+    tag: str | None = None
     evaluations: bool = False
     """Find the trajectories that evaluations keep, instead of collected ones. They have no route and no gate."""
 
@@ -122,11 +123,11 @@ def find(lake: Lake, wanted: Wanted, limit: int = 20, offset: int = 0, order: st
 
 
 def refuse_unknown(lake: Lake, wanted: Wanted) -> None:
-    """Raise UsageError that names a task, policy, iteration, gate or seed which no trajectory of the lake has."""
+    """Raise UsageError that names a task, policy, iteration, gate, seed or tag which no trajectory of the lake has."""
     if wanted.evaluations and not find(lake, Wanted(evaluations=True), 1).total:
         fix = "Set `evaluate.keep_failures` or `evaluate.keep_successes` above 0; later evaluations then keep theirs."
         raise UsageError("`evaluations`: the lake keeps no trajectory of an evaluation.", fix)
-    for name in ("task", "policy", "iteration", "gate", "seed"):
+    for name in ("task", "policy", "iteration", "gate", "seed", "tag"):
         value = getattr(wanted, name)
         if value is not None and not find(lake, Wanted(**{name: value}, evaluations=wanted.evaluations), 1).total:
             what = f"no trajectory was rejected by {value!r}" if name == "gate" else f"no trajectory has {value!r}"

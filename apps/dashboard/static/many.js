@@ -15,12 +15,12 @@ function show() {
   for (const one of [...picks, at("all")]) one.disabled = matching();
 }
 
-function result(done, text) {
-  const left = Object.entries(done.left_out).map(([reason, n]) => `; ${n} left out: ${reason}`).join("");
+function result(done, text, undoing) {
+  const left = Object.entries(done.left_out ?? {}).map(([reason, n]) => `; ${n} left out: ${reason}`).join("");
   const parts = [`${counted(done.trajectories.length)}: ${text}${left}. `];
-  if (done.batch && text !== "undone") {
+  if (undoing && done.trajectories.length) {
     const undo = make("button", { type: "button", id: "undo" }, "Undo");
-    undo.addEventListener("click", () => takeBack(done.batch, undo));
+    undo.addEventListener("click", () => takeBack(undoing, undo));
     parts.push(undo);
   }
   parts.push(" ", make("a", { href: location.href }, "Load the list again"));
@@ -28,11 +28,11 @@ function result(done, text) {
   at("decided").hidden = false;
 }
 
-async function takeBack(batch, button) {
+async function takeBack([path, body], button) {
   const who = person();
   if (!who) return;
   button.disabled = true;
-  const [status, answer] = await ask(`/api/decisions/${batch}/undo`, { person: who });
+  const [status, answer] = await ask(path, { ...body, person: who });
   button.disabled = false;
   if (status === 201) result(answer, "undone");
   else toast(answer.error);
@@ -42,12 +42,14 @@ form?.addEventListener("submit", async (event) => {
   event.preventDefault();
   const who = person();
   if (!who) return;
-  const decision = form.elements.decision.value, button = at("decide");
+  const decision = form.elements.decision.value, note = form.elements.note.value.trim(), button = at("decide");
   const which = matching() ? { filters: JSON.parse(form.dataset.filters), total: Number(form.dataset.total) } : { ids: chosen() };
   button.disabled = true;
-  const [status, answer] = await ask("/api/decisions", { decision, person: who, note: form.elements.note.value, ...which });
-  if (status === 201) result(answer, form.elements.decision.selectedOptions[0].textContent);
-  else toast(answer.error);
+  const sent = decision === "tag" ? ["/api/tags", { tag: note }] : ["/api/decisions", { decision, note }];
+  const [status, answer] = await ask(sent[0], { ...sent[1], person: who, ...which });
+  if (status !== 201) toast(answer.error);
+  else if (decision === "tag") result(answer, `tag ${note}`, ["/api/tags", { tag: note, ids: answer.trajectories, remove: true }]);
+  else result(answer, form.elements.decision.selectedOptions[0].textContent, answer.batch && [`/api/decisions/${answer.batch}/undo`, {}]);
   show();
 });
 at("all")?.addEventListener("change", () => { for (const one of picks) one.checked = at("all").checked; show(); });

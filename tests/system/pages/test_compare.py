@@ -13,6 +13,7 @@ from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from tasks.running.budget import pause_of
 from tasks.running.run_status import RunStatus, file_of
+from tasks.shared.finding import Wanted, find
 from tests.system.parts.desk import Desk, chromium, person, serving
 from tests.unit.apps.conftest import make_place
 
@@ -106,6 +107,15 @@ def test_many_are_selected_decided_on_and_undone(ada: Desk, look: Look, width: i
     ada.browser.find_element(By.ID, "undo").click()
     ada.until(lambda: "2 trajectories: undone" in ada.text("decided"))
     assert {one.decision for one in ada.reviews()[before + 2 :]} == {"undo"}
+    Select(ada.browser.find_element(By.NAME, "decision")).select_by_value("tag")
+    note = ada.browser.find_element(By.NAME, "note")
+    note.clear()
+    note.send_keys("flaky")
+    button.click()
+    ada.until(lambda: "2 trajectories: tag flaky" in ada.text("decided"))
+    ada.browser.find_element(By.ID, "undo").click()
+    ada.until(lambda: "2 trajectories: undone" in ada.text("decided"))
+    assert find(ada.lake, Wanted(tag="flaky")).total == 0
     ada.browser.find_element(By.ID, "all").click()
     ada.until(lambda: button.text.startswith("Decide on") and "2 " not in button.text[:12])
     assert ada.browser.get_log("browser") == []

@@ -76,3 +76,17 @@ def test_found_ids_go_from_one_command_to_others(place: Place, tmp_path: Path) -
     assert exported.exit_code == 0, exported.output
     assert json.loads(exported.stdout)["trajectories"] == 12
     assert run(own, "decide", "reject", "--ids", str(tmp_path / "nothing")).exit_code != 0
+
+
+def test_tags_are_written_shown_found_and_removed(place: Place, tmp_path: Path) -> None:
+    own = make_place(tmp_path)
+    name = longest(own)
+
+    def tag(*words: str) -> Result:
+        return CliRunner().invoke(make_app(), ["tag", *words, "--person", "Ada", "--config", str(own.file)])
+
+    assert "tag flaky: why (Ada" in tag(name, "policy-0001", "--tag", "flaky", "--note", "why").output
+    assert json.loads(run(own, "--tag", "flaky", "--json").output)["total"] == 1
+    assert "tag flaky: why" in run(own, "show", name).output and "flaky" in tag("policy-0001").output
+    assert tag(name, "--tag", "flaky", "--remove").exit_code == 0
+    assert run(own, "--tag", "flaky").exit_code != 0 and tag("nobody", "--tag", "flaky").exit_code != 0

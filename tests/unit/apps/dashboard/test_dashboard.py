@@ -173,6 +173,20 @@ def test_selected_or_all_matching_trajectories_are_decided_on_and_that_is_undone
     assert 'id="many"' not in site.get("/trajectories?evaluations=true").text
 
 
+def test_trajectories_are_tagged_found_by_the_tag_and_untagged(site: TestClient) -> None:
+    here, asked = {"origin": "http://127.0.0.1:8750"}, {"person": "Ada", "tag": "flaky"}
+    where = {"filters": {"task": "two-steps", "iteration": 1}, "total": 12}
+    done = site.post("/api/tags", json=asked | where, headers=here)
+    assert done.status_code == 201 and len(done.json()["trajectories"]) == 12
+    assert "12 in total" in site.get("/trajectories?tag=flaky").text
+    assert site.post("/api/tags", json=asked | where, headers=here).json() == {"trajectories": []}
+    removed = asked | {"ids": done.json()["trajectories"], "remove": True}
+    assert len(site.post("/api/tags", json=removed, headers=here).json()["trajectories"]) == 12
+    assert "0 in total" in site.get("/trajectories?tag=flaky").text
+    for wrong in ({"tag": "No Tag"}, {"tag": ""}, {"ids": ["nobody"]}, {"person": "?"}):
+        assert site.post("/api/tags", json=asked | where | wrong, headers=here).status_code == 422
+
+
 def test_a_button_pauses_the_lake_and_another_ends_the_pause(site: TestClient, fresh: Place) -> None:
     here, ada = {"origin": "http://127.0.0.1:8750"}, {"person": "Ada"}
     assert site.get("/api/now").json()["paused"] is None
