@@ -185,16 +185,20 @@ class OpenLake:
         return self.table("quality")
 
     def trajectory(self, trajectory_id: str) -> StoredTrajectory:
-        """Load one trajectory, collected or kept by an evaluation.
+        """Load one trajectory, collected or kept by an evaluation, by its id or the first characters of it.
+
+        The first characters are at least 8, and no other id begins with them.
 
         Raises:
-            LakeError: no trajectory has this id.
+            LakeError: no trajectory has this id, or several ids begin so.
         """
         from tasks.shared.trajectories import episode_of, steps_of
 
         try:
             row = episode_of(self.stored, trajectory_id)
         except UnknownId as error:
+            if "begin with" in error.problem:
+                raise LakeError(error.problem, error.hint) from error
             problem = f"There is no trajectory {trajectory_id!r}."
             raise LakeError(problem, "`lake.trajectories()` lists their ids.") from error
         return StoredTrajectory(row.model_dump(), tuple(steps_of(self.stored, row)), self.stored)
@@ -254,7 +258,7 @@ class OpenLake:
         """Record a reviewer's decision about a trajectory or one of its steps, as the desk does.
 
         Args:
-            trajectory_id: the trajectory.
+            trajectory_id: the trajectory's id, or its first characters, as `trajectory` takes them.
             decision: `accept` or `reject` the whole trajectory, `correct` a step, mark an `error_step`, add a `note`,
                 or `undo` an earlier decision. `override`, a decision of a live session, is refused.
             person: the reviewer's name.
@@ -273,12 +277,11 @@ class OpenLake:
                 written.
             Conflict: another reviewer decided at the same time; nothing is written.
         """
-        from tasks.shared.reviews import Draft, action_text, reviews_of, submit
+        from tasks.shared.reviews import Draft, action_text, newest, submit
 
         text = None if action is None else action_text(action)
-        revision = len(reviews_of(self.stored, trajectory_id))
-        draft = Draft(trajectory_id, revision, person, decision, step, text, thought, note, undoes=undoes)
-        return submit(self.stored, draft)
+        draft = Draft(trajectory_id, 0, person, decision, step, text, thought, note, undoes=undoes)
+        return submit(self.stored, newest(self.stored, draft))
 
     def iterations(self) -> list[IterationStatus]:
         """Return the iterations, oldest first. Iteration -1 is the stage `prepare`."""

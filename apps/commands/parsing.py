@@ -29,7 +29,9 @@ TEXTS = ("text", "reply", "raw_text", "completion")
 
 def parse(
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Reply to parse.")] = None,
-    family: Annotated[str, typer.Option(metavar="NAME|PATH", help="Model family: a name or a dotted path.")] = "",
+    family: Annotated[
+        str, typer.Option(metavar="NAME|PATH", help="Model family: a name, a dotted path, or auto with --model.")
+    ] = "",
     model: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint whose processor is used.")] = None,
     screen: Annotated[
         str,
@@ -81,7 +83,7 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
     """Makes the family that parses replies.
 
     Args:
-        name: name or dotted path of the family.
+        name: name or dotted path of the family; `auto` for the checkpoint's.
         model: the checkpoint whose image processor sets the size of a screenshot; None for the published checkpoint.
         template: `policy.template`; None for the family's first.
 
@@ -90,18 +92,28 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
         CheckpointError: the checkpoint has no image processor.
     """
     from models.families.processor import read_limits
-    from models.families.registry import FAMILIES
+    from models.families.registry import FAMILIES, name_of
     from schemas.config.load import config_of
+    from schemas.config.policy import PolicyConfig
 
     if model is not None and not model.is_dir():
         raise UsageError(f"`--model {model}`: there is no such folder.", "Name a checkpoint's folder.")
     if not name:
         raise UsageError("`--family` is not given.", f"One of {', '.join(FAMILIES.names)}, or a dotted path.")
+    if name == "auto" and model is None:
+        raise UsageError(
+            "`--family auto` chooses the family of a checkpoint, and none is given.",
+            f"Give --model DIR, or name one of {', '.join(FAMILIES.names)}.",
+        )
+    if name == "auto":
+        assert model is not None
+        name = name_of(PolicyConfig(base=str(model)))
+        print_note(f"{model} has the family {name}")
     kind = FAMILIES.class_of(name, "--family")
     asked = {"family": name, "template": template or kind.templates[0]}
     made = kind(config_of({"suite": {"tasks": []}, "policy": asked}).policy)
     made.name = name
-    limits = kind.published if model is None else read_limits(model)
+    limits = kind.published if model is None else None if name == "tiny" else read_limits(model)
     if model is None and kind.counts == "pixels":
         if limits is None:
             raise UsageError(f"{name} writes pixels, and the screenshot size is unknown.", "Give --model DIR.")

@@ -21,10 +21,14 @@ def init(
     full: Annotated[bool, typer.Option("--full", help="Write every key with its meaning.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write flywheel.toml, the config of commands in its folder: the keys that are set, or all with --full."""
+    """Write flywheel.toml, the config of commands in its folder: the keys that are set, or all with --full.
+
+    Values that `flywheel run` would refuse are refused, and nothing is written.
+    """
     from apps.commented import commented
     from schemas.config.load import load_config
     from schemas.config.profiles import LAPTOP, OWN
+    from tasks.preflight.preflight import require_values
 
     file = to / OWN
     if file.exists():
@@ -32,7 +36,9 @@ def init(
             f"There is a {file} already.", "Edit it, or name another folder with --to; nothing was written."
         )
     name = f"name={json.dumps(to.absolute().name)}"
-    text = commented(load_config(config or LAPTOP, [name, *(overrides or ())]), full=full)
+    made_of = load_config(config or LAPTOP, [name, *(overrides or ())])
+    require_values(made_of)
+    text = commented(made_of, full=full)
     try:
         to.mkdir(parents=True, exist_ok=True)
         with file.open("x") as made:

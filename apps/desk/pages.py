@@ -119,8 +119,9 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/review/{name}")
     def review(name: str, asking: Asking, at: Page = 0, step: Page = 0) -> HTMLResponse:
-        item, other = item_of(desk.lake, name), desk.queue.openings.with_others(asking).get(name, "")
-        desk.queue.openings.open(asking, name)
+        item = item_of(desk.lake, name)
+        other = desk.queue.openings.with_others(asking).get(item.trajectory_id, "")
+        desk.queue.openings.open(asking, item.trajectory_id)
         return _trajectory(item, "review", at, step, other)
 
     @routes.get("/trajectory/{name}")

@@ -136,6 +136,7 @@ def item_of(lake: Lake, name: str, evaluations: bool = False) -> DeskItem:
         UsageError: there is no such trajectory.
     """
     trajectory = episode_of(lake, name) if evaluations else trajectory_of(lake, name)
+    name = trajectory.trajectory_id
     reviews = reviews_of(lake, name)
     where = {"iteration": trajectory.iteration, "trajectory_id": name}
     verdicts = sorted(lake.rows(Verdict, where), key=lambda one: one.created_at)

@@ -195,6 +195,36 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     return family
 
 
+def doubt(family: str, directory: Path) -> str:
+    """Returns a clause on why a named family contradicts the checkpoint, by the rule of `auto`; empty if nothing does.
+
+    Args:
+        family: value of `policy.family`; `auto` and a dotted path contradict nothing.
+        directory: the checkpoint's folder.
+    """
+    if family not in _NAMED:
+        return ""
+    architecture = read_config(directory)
+    kind = str(architecture.get("model_type"))
+    owner = _OWNERS.get(BY_MODEL_TYPE.get(kind, ""), "")
+    names, own, bases = _called(directory, architecture)
+    if owner and (other := _other(owner, names, own, bases)):
+        known = next((families for model, families in _FAMILIES_OF.items() if _holds(other, model)), ())
+        return (
+            f"it calls itself or its base {other!r}, as {' or '.join(known)}" if known and family not in known else ""
+        )
+    try:
+        chosen = _by_architecture(directory, True, UsageError)
+    except FlywheelError:
+        return ""
+    if chosen in (family, *PLAIN.values()):
+        return ""
+    if family in (*BY_MODEL_TYPE.values(), *(name for _, name in VERSIONS)):
+        return f"its model_type {kind} and its chat template are those of {chosen}"
+    named = next((name for name in own if _holds(name, owner) and _is_sized(name)), "")
+    return f"it calls itself {named!r}, as {chosen}" if named else ""
+
+
 def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
     """Collects the names of a checkpoint.
 

@@ -126,6 +126,17 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
     ]
 
 
+VALUES = ("tasks", "gates", "explorer", "policy", "options", "training")
+"""Checks that depend on the config's values and not on this machine."""
+
+
+def require_values(config: Config) -> None:
+    """Refuse a config whose values every run refuses; raises the errors of `require`."""
+    for probe in planned(config):
+        if probe.name in VALUES:
+            probe.examine()
+
+
 def planned(config: Config, trains_only: bool = False) -> list[Probe]:
     """Return the checks that contact no model, server or GPU and write nothing; `trains_only` is as in `require`."""
     return _required(probes(config, asks=False), trains_only)
@@ -210,7 +221,7 @@ def _policy(config: Config) -> str:
         from models.language_model import BACKENDS
 
         options_of(BACKENDS.class_of(config.policy.backend).options, config.policy.options, "policy.options")
-    from models.families.registry import FAMILIES, name_of
+    from models.families.registry import FAMILIES, doubt, name_of
 
     name = name_of(config.policy)
     family = FAMILIES.class_of(name)(config.policy)
@@ -222,7 +233,8 @@ def _policy(config: Config) -> str:
     if base == "tiny":
         return "the small policy, made new"
     how = "by its architecture" if config.policy.family == "auto" else "by `policy.family`"
-    return f"{base}, asked as {name}, {how}"
+    why = doubt(config.policy.family, Path(base))
+    return f"{base}, asked as {name}, {how}{f', although {why}' if why else ''}"
 
 
 def _processor(config: Config) -> str:

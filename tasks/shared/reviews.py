@@ -144,9 +144,10 @@ def submit(lake: Lake, draft: Draft) -> Review:
         Conflict: another decision has this revision.
     """
     _require_types(draft)
-    draft, there = _canonical(draft), reviews_of(lake, draft.trajectory_id)
+    draft, trajectory = _canonical(draft), trajectory_of(lake, draft.trajectory_id)
+    draft = replace(draft, trajectory_id=trajectory.trajectory_id)
+    there = reviews_of(lake, draft.trajectory_id)
     seen, since = there[: max(0, draft.revision)], there[max(0, draft.revision) :]
-    trajectory = trajectory_of(lake, draft.trajectory_id)
     require_sense(draft, trajectory, seen)
     step = _step(lake, trajectory, draft.step)
     if since:
@@ -157,6 +158,13 @@ def submit(lake: Lake, draft: Draft) -> Review:
     if not any(one.undoes == review.review_id for one in since):  # not undone before it was sent again
         take_effect(lake, trajectory, [*seen, review])
     return review
+
+
+def newest(lake: Lake, draft: Draft) -> Draft:
+    """Return the draft with its trajectory's whole id and newest revision; raises the errors of `submit`."""
+    _require_types(draft)
+    name = trajectory_of(lake, draft.trajectory_id).trajectory_id
+    return replace(draft, trajectory_id=name, revision=len(reviews_of(lake, name)))
 
 
 def _require_types(draft: Draft) -> None:

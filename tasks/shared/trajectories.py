@@ -21,6 +21,8 @@ from tasks.shared.suite import made_tasks
 
 SHORT_ID = 8
 """Number of characters of an id on pages."""
+NAMED = 5
+"""Maximum number of ids in an error."""
 
 
 def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, list[Step]]]:
@@ -44,11 +46,11 @@ def stored(lake: Lake, names: Collection[str]) -> Iterator[tuple[Trajectory, lis
 
 
 def trajectory_of(lake: Lake, name: str) -> Trajectory:
-    """Return a collected trajectory by its id.
+    """Return a collected trajectory by its id (`episode_of`).
 
     Raises:
         UsageError: the trajectory is of an evaluation.
-        UnknownId: no trajectory has this id.
+        UnknownId: no trajectory has this id, or several ids begin so.
     """
     row = episode_of(lake, name)
     if not isinstance(row, Trajectory):
@@ -60,15 +62,26 @@ def trajectory_of(lake: Lake, name: str) -> Trajectory:
 
 
 def episode_of(lake: Lake, name: str) -> Episode:
-    """Return a trajectory by its id, collected or kept by an evaluation.
+    """Return a trajectory, collected or kept by an evaluation.
+
+    Args:
+        lake: the lake.
+        name: its id, or the beginning of it that no other id has, of at least `SHORT_ID` characters.
 
     Raises:
-        UnknownId: no trajectory has this id.
+        UnknownId: no trajectory has this id, or several ids begin so; the hint lists them.
     """
-    for table, kind in (("trajectories", Trajectory), ("evaluation_trajectories", EvaluationTrajectory)):
+    kinds: dict[str, type[Episode]] = {"trajectories": Trajectory, "evaluation_trajectories": EvaluationTrajectory}
+    for table, kind in kinds.items():
         iterations = lake.read(table, ["iteration"], {"trajectory_id": name})["iteration"].to_pylist()
         if iterations and (rows := lake.rows(kind, {"iteration": iterations[0], "trajectory_id": name})):
             return rows[0]
+    begin_so = trajectories_beginning(lake, name, tuple(kinds))
+    if len(begin_so) == 1:
+        return episode_of(lake, begin_so[0])
+    if begin_so:
+        problem = f"`trajectory_id`: {len(begin_so):,} trajectories begin with {name[:80]!r}."
+        raise UnknownId(problem, f"Write more of the id: {', '.join(begin_so[:NAMED])}.")
     raise UnknownId(f"`trajectory_id`: there is no trajectory {name[:80]!r}.", "`flywheel trajectories` finds ids.")
 
 
@@ -85,7 +98,9 @@ def _steps(lake: Lake, iteration: int) -> Iterator[Step]:
             yield from (Step.model_construct(**row) for row in batch.to_pylist())
 
 
-def trajectories_beginning(lake: Lake, beginning: str) -> list[str]:
+def trajectories_beginning(
+    lake: Lake, beginning: str, tables: Sequence[str] = ("trajectories", "evaluation_trajectories", "forgotten")
+) -> list[str]:
     """Return the ids with this prefix, in order, including ids of forgotten trajectories.
 
     The result is empty for a prefix of fewer than `SHORT_ID` characters.
@@ -94,7 +109,6 @@ def trajectories_beginning(lake: Lake, beginning: str) -> list[str]:
         return []
     name = pads.field("trajectory_id")
     where = (name >= beginning) & (name < f"{beginning}{chr(sys.maxunicode)}")
-    tables = ("trajectories", "evaluation_trajectories", "forgotten")
     return sorted({name for table in tables for name in lake.read(table, ["trajectory_id"], where)[0].to_pylist()})
 
 

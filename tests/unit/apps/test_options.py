@@ -38,6 +38,22 @@ def test_init_overwrites_nothing_and_is_named_after_its_folder(tmp_path: Path, f
     assert flywheel("init", "--to", tmp_path / "file")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("policy.family=nosuch", "nosuch"),
+        ("policy.base=/nowhere", "`policy.base`: there is no folder /nowhere"),
+        ("collect.explorer=nosuch", "nosuch"),
+        ("policy.thoughts=perhaps", "policy.thoughts"),
+    ],
+)
+def test_init_refuses_what_a_run_would_refuse_and_writes_nothing(
+    tmp_path: Path, flywheel: Call, given: str, named: str
+) -> None:
+    code, _, err = flywheel("init", "--to", tmp_path / "wheels", given)
+    assert code == 2 and named in err and not (tmp_path / "wheels").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "offered"), [("flywheel sta", "status"), ("flywheel retrain --", "--like")])
 def test_a_shell_completes_verbs_and_options(words: str, offered: str) -> None:

@@ -127,6 +127,19 @@ def test_an_unknown_family_or_file_is_named_before_a_missing_screen(flywheel: Ca
     assert code == 2 and "none.jsonl`: there is no such file" in err
 
 
+def test_auto_reads_as_the_family_of_a_checkpoint_and_needs_one(flywheel: Call, tmp_path: Path) -> None:
+    code, _, err = flywheel("parse", "--family", "auto", "x")
+    assert code == 2 and "`--family auto` chooses the family of a checkpoint" in err and "--model DIR" in err
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2_5_vl"}))
+    (tmp_path / "tokenizer_config.json").write_text("<tool_call>")
+    at = ("--family", "auto", "--screen", "1920x1080", "--json", "--model", checkpoint(tmp_path))
+    code, out, err = flywheel("parse", *at, CLICK)
+    assert code == 0 and json.loads(out)["actions"][0]["x"] == pytest.approx(960 / 1316)
+    assert "has the family qwen2.5-vl" in err
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava"}))
+    assert "no family is known" in flywheel("parse", *at, CLICK)[2]
+
+
 @pytest.mark.parametrize("content", ["", "\n", "  \n\n"])
 def test_an_input_without_a_reply_is_named(
     flywheel: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str

@@ -11,7 +11,7 @@ import pytest
 
 from models.families import registry
 from models.families.processor import read_limits, read_processor
-from models.families.registry import FAMILIES, family_of, name_of
+from models.families.registry import FAMILIES, doubt, family_of, name_of
 from models.families.screen import ImageLimits, limits_of
 from models.random_vlm import build_random
 from schemas.config.policy import PolicyConfig
@@ -278,3 +278,28 @@ def test_a_card_is_read_in_linear_time(tmp_path: Path, piece: str, sentence: Sen
 def test_a_family_that_an_error_suggests_exists() -> None:
     assert set(registry._FAMILIES_OF) <= set(registry._TRAINED)
     assert {name for names in registry._FAMILIES_OF.values() for name in names} <= set(FAMILIES.names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "called", "family", "why"),
+    [
+        ("qwen2_5_vl", "UI-TARS-1.5-7B", "qwen2.5-vl", "'UI-TARS-1.5-7B', as ui-tars-1.5 or ui-tars-1.0 or ui-tars-2"),
+        ("qwen2_5_vl", "UI-TARS-1.5-7B", "ui-tars-1.5", ""),
+        ("qwen3_vl", "Qwen3-VL-8B-Instruct", "evocua", "it calls itself 'Qwen3-VL-8B-Instruct', as qwen3-vl"),
+        ("qwen3_vl", "my-run", "evocua", ""),
+        ("qwen3_vl", "my-run", "qwen2.5-vl", "its model_type qwen3_vl and its chat template are those of qwen3-vl"),
+        ("qwen3_vl", "Qwen3-VL-8B-Instruct", "qwen3-vl", ""),
+        ("qwen3_vl", "Qwen3-VL-8B-Instruct", "auto", ""),
+        ("qwen3_vl", "Qwen3-VL-8B-Instruct", "own.module:Family", ""),
+        ("qwen3_5", "Qwen3.5-9B", "qwen3.8", "are those of qwen3.5"),
+        ("qwen3_5", "Holo3-35B-A3B", "holo-3", ""),
+        ("glm5_next", "GLM-5V", "glm", ""),
+    ],
+)
+def test_a_named_family_that_the_checkpoint_contradicts_is_doubted(
+    tmp_path: Path, kind: str, called: str, family: str, why: str
+) -> None:
+    base = checkpoint(tmp_path / called, kind)
+    (base / "tokenizer_config.json").write_text(json.dumps({"chat_template": XML, "more": "<tool_call>"}))
+    found = doubt(family, base)
+    assert (why in found) if why else not found
