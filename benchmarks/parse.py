@@ -25,6 +25,8 @@ SCREEN = (1920, 1080)
 REPLIES, SHORT = 1_000_000, 20_000
 LONG = 400_000
 """Characters of a long reply."""
+TOOLS = [{"name": "search-web", "parameters": {"properties": {"query": {"type": "string"}}}}]
+"""A function of an environment, for the families that read its calls."""
 BESIDE = 10_000
 """Garbled replies that `ui-tars` reads too."""
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "replies.json"
@@ -57,7 +59,9 @@ def main() -> int:
 def _row(name: str, count: int) -> dict[str, Any]:
     kind = FAMILIES.class_of(name)
     families = [
-        kind(PolicyConfig.model_validate({"family": name, "template": template})) for template in kind.templates
+        kind(PolicyConfig.model_validate({"family": name, "template": template, "tools": tools}))
+        for template in kind.templates
+        for tools in ([], TOOLS)[: 2 if template in kind.tooled else 1]
     ]
     for family in families:
         family.fit(ImageLimits(28, 3136, 12845056))
