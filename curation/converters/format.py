@@ -58,6 +58,8 @@ class Format(ABC):
     comes_home: ClassVar[bool] = False
     """Whether an export is imported again with reviewers' changes, so that exports must not be redacted."""
 
+    read_by: ClassVar[str] = ""
+    """Format that hints name instead of this one, since it reads the same files; empty if there is none."""
     several: ClassVar[bool] = False
     """Whether a step of the format holds all actions of a reply; else `export` writes such a reply as text."""
     prompts: ClassVar[bool] = False
@@ -151,6 +153,8 @@ FORMATS: Registry[Format] = Registry(
         "agentnet": "curation.converters.agentnet:AgentNet",
         "scalecua": "curation.converters.scalecua:ScaleCua",
         "hf": "curation.converters.hf:HuggingFace",
+        "cua-lite": "curation.converters.cua_lite.form:CuaLite",
+        "cua-lite-hub": "curation.converters.cua_lite.form:CuaLiteHub",
         "trl": "curation.converters.trl:Trl",
         "verl": "curation.converters.verl:Verl",
         "atif": "curation.converters.atif.form:Atif",

@@ -84,9 +84,9 @@ class RowShards:
         self._target, self._pattern, self._most_rows = target, pattern, most_rows
         self._writer: pq.ParquetWriter | None = None
         self._held: list[dict[str, Any]] = []
-        self._held_bytes = self._shard_bytes = self._shard_rows = self._files = 0
-        self.rows = 0
-        """Number of rows."""
+        self._held_bytes = self._shard_bytes = self._shard_rows = 0
+        self.files: list[Path] = []
+        """The files, in order."""
 
     def __enter__(self) -> "RowShards":
         return self
@@ -100,7 +100,6 @@ class RowShards:
         """Write a row, by column, whose pictures have about `size` bytes."""
         self._held.append(dict(row))
         self._held_bytes += size
-        self.rows += 1
         full = len(self._held) + self._shard_rows == self._most_rows
         if full or len(self._held) >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
             self._flush()
@@ -112,9 +111,8 @@ class RowShards:
         if not self._held:
             return
         if self._writer is None:
-            name = self._pattern.format(number=self._files)
-            self._writer = pq.ParquetWriter(self._target.path(name), self._schema, write_page_index=True)
-            self._files += 1
+            self.files.append(self._target.path(self._pattern.format(number=len(self.files))))
+            self._writer = pq.ParquetWriter(self.files[-1], self._schema, write_page_index=True)
         self._writer.write_table(pa.Table.from_pylist(self._held, schema=self._schema))
         self._shard_bytes += self._held_bytes
         self._shard_rows += len(self._held)

@@ -21,8 +21,8 @@ LAKE = "flywheel.json"
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".7z", ".tar", ".tgz")
 _DATA = (*JSON_LINES, ".jsonlines", ".json", ".parquet", ".csv", ".tsv", ".arrow", ".feather", ".pkl", ".tfrecord")
 """Suffixes of files that look like records."""
-_ABOUT = ("meta.json", "dataset_info.json", "dataset_infos.json", "state.json")
-"""Files about a data set: ScaleCUA's mix file, and those of `datasets`."""
+_ABOUT = ("meta.json", "dataset_info.json", "dataset_infos.json", "state.json", "repo.json", "stats.json", "split.json")
+"""Files about a data set: ScaleCUA's mix file, those of `datasets` and those of cua-lite."""
 _MOST_NAMED = 3
 """Maximum number of files that a note names."""
 

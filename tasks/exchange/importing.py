@@ -417,7 +417,8 @@ def _formats_of(request: Request) -> list[str]:
     """Return other formats that can read the first record; empty if the requested format can read it."""
     if _reads(request):
         return []
-    return [name for name in FORMATS.names if _reads(request.model_copy(update={"format": name}))]
+    named = [name for name in FORMATS.names if not FORMATS.class_of(name).read_by]
+    return [name for name in named if _reads(request.model_copy(update={"format": name}))]
 
 
 def _format_of(formats: Sequence[str]) -> str:

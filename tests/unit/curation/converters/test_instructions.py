@@ -18,6 +18,8 @@ FIELDS = {
     "label-studio": "data.instruction",
     "lerobot": "task_index",
     "hf": "instruction",
+    "cua-lite": "messages",
+    "cua-lite-hub": "messages",
     "scalecua": "conversations.0.value",
     "trl": "messages",
     "ui-tars": "messages",

@@ -395,9 +395,9 @@ def test_what_is_none_of_a_format_is_refused_and_not_passed_over(
     name: str, tmp_path: Path, sentence: Sentences
 ) -> None:
     form = FORMATS.class_of(name)()
-    suffix = {"hf": "parquet", "trl": "parquet", "verl": "parquet", "atif": "json", "label-studio": "json"}.get(
-        name, "jsonl"
-    )
+    suffixes = {"atif": "json", "label-studio": "json"}
+    suffixes |= dict.fromkeys(("hf", "cua-lite", "cua-lite-hub", "trl", "verl"), "parquet")
+    suffix = suffixes.get(name, "jsonl")
     (tmp_path / f"theirs.{suffix}").write_text('{"neither": "nor"}\n')
     if name == "lerobot":
         with sentence.raises(UsageError):

@@ -31,6 +31,8 @@ WAYS = [
     ("atif", None, None),
     ("lerobot", None, None),
     ("hf", None, None),
+    ("cua-lite", None, None),
+    ("cua-lite-hub", None, None),
     ("label-studio", None, None),
 ]
 """Format, unit and dialect."""

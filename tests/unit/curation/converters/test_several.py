@@ -20,7 +20,7 @@ ACTIONS = (Click(x=0.25, y=0.5), Type(content="a"), Hotkey(key="ctrl s"))
 REPLY = "Thought: Both.\nAction: click(...) and more"
 HELD = [name for name in FORMATS.names if FORMATS.class_of(name).several]
 SINGLE = [name for name in FORMATS.names if not FORMATS.class_of(name).several]
-FRAMED = ("hf", "atif", "lerobot")
+FRAMED = ("hf", "cua-lite", "cua-lite-hub", "atif", "lerobot")
 """Formats with a place for the screens between actions."""
 
 
@@ -47,7 +47,7 @@ def back(form: Format, record: Exchanged, folder: Path) -> Exchanged:
 
 def test_every_format_holds_the_actions_of_a_reply_or_counts_it() -> None:
     assert (HELD, SINGLE) == (
-        ["ui-tars", "hf", "trl", "verl", "atif", "lerobot"],
+        ["ui-tars", "hf", "cua-lite", "cua-lite-hub", "trl", "verl", "atif", "lerobot"],
         ["agentnet", "scalecua", "label-studio"],
     )
 

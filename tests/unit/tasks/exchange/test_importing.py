@@ -163,11 +163,12 @@ def test_an_export_in_any_other_format_is_refused_by_its_name_or_read_with_the_s
     ]
     folder = written(FORMATS.class_of(name)(), records, tmp_path / "out")
     assert lengths(name, folder) == [2, 3]
+    hinted = FORMATS.class_of(name).read_by or name
     for other in set(FORMATS.names) - {name}:
         try:
             check_import.fn(config, Request(format=other, path=folder))
         except UsageError as refused:
-            assert f"looks like {name}: give `--format {name}`" in str(refused), other
+            assert f"looks like {hinted}: give `--format {hinted}`" in str(refused), other
         else:
             assert lengths(other, folder) == [2, 3], other
 

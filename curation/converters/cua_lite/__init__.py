@@ -1,0 +1,1 @@
+"""Reads and writes the samples of cua-lite (`LiteSample`) and their layouts."""
