@@ -44,8 +44,21 @@ class RunningDesktop:
         self._drain: asyncio.Task[bytes] | None = None
 
     @classmethod
-    async def start(cls, width: int, height: int, kind: Isolation, settings: Mapping[str, bytes]) -> "RunningDesktop":
+    async def start(
+        cls,
+        width: int,
+        height: int,
+        kind: Isolation,
+        settings: Mapping[str, bytes],
+        folders: Mapping[str, int] | None = None,
+    ) -> "RunningDesktop":
         """Starts a desktop with an X server and a window manager, and only settings in its home.
+
+        Args:
+            width, height: size of the screen, in pixels.
+            kind: isolation of the desktop.
+            settings: files of its home.
+            folders: further writable folders of a desktop in namespaces, each with its size in MB.
 
         Raises:
             SandboxFailure: the desktop does not start; the message has its output.
@@ -53,7 +66,7 @@ class RunningDesktop:
         """
         sweep()
         folder = None if kind == "namespaces" else own_folder(PREFIX)
-        spawning = asyncio.ensure_future(_spawn(width, height, folder))
+        spawning = asyncio.ensure_future(_spawn(width, height, folder, folders or {}))
         try:
             box = cls(await asyncio.shield(spawning), folder)
             await box._begin(settings)
@@ -171,11 +184,11 @@ def _listed(files: Mapping[str, bytes]) -> list[dict[str, str]]:
     return [{"path": path, "content": base64.b64encode(content).decode()} for path, content in files.items()]
 
 
-async def _spawn(width: int, height: int, folder: str | None) -> asyncio.subprocess.Process:
+async def _spawn(width: int, height: int, folder: str | None, folders: Mapping[str, int]) -> asyncio.subprocess.Process:
     files = isolation.memory_files() if folder is None else {}
     home, temporary = (isolation.HOME, "/tmp") if folder is None else (f"{folder}/home", f"{folder}/tmp")
     if folder is None:
-        before = isolation.walls(HOME_MB, files)
+        before = isolation.walls(HOME_MB, files, folders)
     else:
         Path(home).mkdir()
         Path(temporary).mkdir()

@@ -9,7 +9,7 @@ after this process was killed.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -58,12 +58,13 @@ def environment(home: str, temporary: str) -> dict[str, str]:
     }
 
 
-def walls(megabytes: int, files: dict[str, int]) -> list[str]:
+def walls(megabytes: int, files: dict[str, int], folders: Mapping[str, int] | None = None) -> list[str]:
     """Returns the command prefix that runs a desktop's command in its namespaces.
 
     Args:
         megabytes: size of the home, and of the temporary files.
         files: open files of `memory_files`, by name.
+        folders: further writable folders in memory, each with its size in MB.
     """
     size = ["--size", str(megabytes << 20), "--tmpfs"]
     command = [
@@ -72,6 +73,8 @@ def walls(megabytes: int, files: dict[str, int]) -> list[str]:
         "--hostname", "desktop", "--uid", str(USER), "--gid", str(USER),
         "--proc", "/proc", "--dev", "/dev", *size, "/tmp", *size, HOME, "--dir", "/run", "--dir", "/var/tmp",
     ]  # fmt: skip
+    for place, limit in (folders or {}).items():
+        command += ["--size", str(limit << 20), "--tmpfs", place]
     for source, place in _seen():
         command += ["--ro-bind", source, place]
     for options in programs():

@@ -220,9 +220,18 @@ class DesktopReward(Verifier):
         return Outcome(done=reached, reward=float(reached))
 
 
-async def begin(config: "DesktopConfig") -> RunningDesktop:
-    """Starts a desktop with its settings and no program; raises SandboxFailure, or FlywheelError without bubblewrap."""
-    return await RunningDesktop.start(config.width, config.height, config.isolation, _settings())
+async def begin(config: "DesktopConfig", folders: Mapping[str, int] | None = None) -> RunningDesktop:
+    """Starts a desktop with its settings and no program.
+
+    Args:
+        config: the section.
+        folders: further writable folders of a desktop in namespaces, each with its size in MB.
+
+    Raises:
+        SandboxFailure: the desktop does not start.
+        FlywheelError: bubblewrap is missing.
+    """
+    return await RunningDesktop.start(config.width, config.height, config.isolation, _settings(), folders or {})
 
 
 async def open_programs(box: RunningDesktop, programs: tuple[Command, ...]) -> None:
