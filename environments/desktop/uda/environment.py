@@ -56,82 +56,6 @@ class UdaConfig(DesktopConfig):
     """Maximum seconds that a sandbox may take for an action, a screenshot or the check."""
 
 
-class UdaEnvironment(DesktopEnvironment):
-    """Tasks of bundles."""
-
-    section = UdaConfig
-    verifier = "uda"
-    origin = None
-
-    @property
-    def settings(self) -> UdaConfig:
-        """Returns the section."""
-        return cast(UdaConfig, self.config)
-
-    @cached_property
-    def bundles(self) -> Mapping[str, UdaBundle]:
-        """Returns the bundles by their ids; raises UsageError for an incomplete one."""
-        key = f"environments.{self.name}.bundles"
-        if not self.settings.bundles:
-            raise UsageError(f"`{key}` is not set.", "Set it to a folder of bundles.")
-        return read_uda_bundles(Path(self.settings.bundles).expanduser().absolute(), key)
-
-    @property
-    def templates(self) -> Mapping[str, DesktopTask]:
-        """Returns no templates: a bundle is one task without variants."""
-        return {}
-
-    @property
-    def entries(self) -> Mapping[str, TaskEntry]:
-        """Returns an entry for each bundle."""
-        return {
-            name: TaskEntry(
-                instruction="{}",
-                tags=("desktop", "uda-gym"),
-                max_steps=self.settings.max_steps,
-                lineage=f"uda-gym {name}",
-                deterministic=False,
-                graded=True,
-            )
-            for name in self.bundles
-        }
-
-    @property
-    def lineage(self) -> str:
-        """Returns the origin of the tasks."""
-        return f"uda-gym {Path(self.settings.bundles).name}"
-
-    def host(self) -> Host:
-        """Returns a host without a process; raises UsageError if desktops have no namespaces."""
-        require_programs()
-        if self.settings.isolation != "namespaces":
-            raise UsageError(
-                f"`environments.{self.name}.isolation` is none: bundles run scripts, and write to {WORKSPACE}.",
-                "Set it to namespaces.",
-            )
-        require_walls()
-        proofs: dict[str, asyncio.Future[None]] = {}
-        return NoHost(lambda: UdaSandbox(self, proofs))
-
-    async def prove(self, bundle: UdaBundle) -> None:
-        """Checks that the untouched start of a bundle has a score below 1; raises UsageError, or SandboxFailure."""
-        key = f"environments.{self.name}.bundles"
-        box = await begin(self.settings, {WORKSPACE: self.settings.workspace_mb})
-        try:
-            trial = await UdaTrial.start(box, bundle)
-            score = await trial.score()
-        except TrajectoryFailure as error:
-            if error.boundary != "verifier":
-                raise
-            problem = f"`{key}`: {bundle.folder / CHECK} has {NO_VERDICT} on the untouched start: {error.reason}."
-            raise UsageError(problem, "Make it print a score and exit with 0, or move the bundle away.") from error
-        finally:
-            await box.end()
-        if score >= 1:
-            problem = f"`{key}`: {bundle.folder / CHECK} scores {score:g} on the untouched start."
-            raise UsageError(problem, "Make the check fail before the task is done, or move the bundle away.")
-
-
 class UdaTrial:
     """A desktop on which a bundle's setup has run.
 
@@ -264,7 +188,7 @@ class UdaSandbox(DesktopSandbox):
         environment: the environment. proofs: proofs of its bundles, which all sandboxes of a host share.
     """
 
-    def __init__(self, environment: UdaEnvironment, proofs: dict[str, asyncio.Future[None]]) -> None:
+    def __init__(self, environment: "UdaEnvironment", proofs: dict[str, asyncio.Future[None]]) -> None:
         super().__init__(environment.settings, {})
         self._environment, self._proofs = environment, proofs
         self._trial: UdaTrial | None = None
@@ -297,6 +221,83 @@ class UdaSandbox(DesktopSandbox):
         if self._trial is None:
             raise SandboxFailure("the sandbox is not started")
         return await self._trial.score()
+
+
+class UdaEnvironment(DesktopEnvironment):
+    """Tasks of bundles."""
+
+    section = UdaConfig
+    verifier = "uda"
+    sandbox_class = UdaSandbox
+    origin = None
+
+    @property
+    def settings(self) -> UdaConfig:
+        """Returns the section."""
+        return cast(UdaConfig, self.config)
+
+    @cached_property
+    def bundles(self) -> Mapping[str, UdaBundle]:
+        """Returns the bundles by their ids; raises UsageError for an incomplete one."""
+        key = f"environments.{self.name}.bundles"
+        if not self.settings.bundles:
+            raise UsageError(f"`{key}` is not set.", "Set it to a folder of bundles.")
+        return read_uda_bundles(Path(self.settings.bundles).expanduser().absolute(), key)
+
+    @property
+    def templates(self) -> Mapping[str, DesktopTask]:
+        """Returns no templates: a bundle is one task without variants."""
+        return {}
+
+    @property
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """Returns an entry for each bundle."""
+        return {
+            name: TaskEntry(
+                instruction="{}",
+                tags=("desktop", "uda-gym"),
+                max_steps=self.settings.max_steps,
+                lineage=f"uda-gym {name}",
+                deterministic=False,
+                graded=True,
+            )
+            for name in self.bundles
+        }
+
+    @property
+    def lineage(self) -> str:
+        """Returns the origin of the tasks."""
+        return f"uda-gym {Path(self.settings.bundles).name}"
+
+    def host(self) -> Host:
+        """Returns a host without a process; raises UsageError if desktops have no namespaces."""
+        require_programs()
+        if self.settings.isolation != "namespaces":
+            raise UsageError(
+                f"`environments.{self.name}.isolation` is none: bundles run scripts, and write to {WORKSPACE}.",
+                "Set it to namespaces.",
+            )
+        require_walls()
+        proofs: dict[str, asyncio.Future[None]] = {}
+        return NoHost(lambda: UdaSandbox(self, proofs))
+
+    async def prove(self, bundle: UdaBundle) -> None:
+        """Checks that the untouched start of a bundle has a score below 1; raises UsageError, or SandboxFailure."""
+        key = f"environments.{self.name}.bundles"
+        box = await begin(self.settings, {WORKSPACE: self.settings.workspace_mb})
+        try:
+            trial = await UdaTrial.start(box, bundle)
+            score = await trial.score()
+        except TrajectoryFailure as error:
+            if error.boundary != "verifier":
+                raise
+            problem = f"`{key}`: {bundle.folder / CHECK} has {NO_VERDICT} on the untouched start: {error.reason}."
+            raise UsageError(problem, "Make it print a score and exit with 0, or move the bundle away.") from error
+        finally:
+            await box.end()
+        if score >= 1:
+            problem = f"`{key}`: {bundle.folder / CHECK} scores {score:g} on the untouched start."
+            raise UsageError(problem, "Make the check fail before the task is done, or move the bundle away.")
 
 
 class UdaReward(Verifier):

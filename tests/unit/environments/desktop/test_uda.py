@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from environments.catalog import catalog
 from environments.desktop.uda.bundles import read_uda_bundles
 from environments.desktop.uda.environment import (
     WORKSPACE,
@@ -19,6 +20,7 @@ from environments.desktop.uda.environment import (
 )
 from environments.registry import ENVIRONMENTS, VERIFIERS
 from schemas import action as act
+from schemas.config import config_of
 from schemas.failure import SandboxFailure, TrajectoryFailure, UsageError
 from tests.desktops import IN_NAMESPACES
 from tests.fixtures.sentences import Sentences
@@ -232,6 +234,12 @@ def test_a_setup_that_fails_or_keeps_hidden_files_open_ends_the_trajectory(
     with pytest.raises(SandboxFailure) as failure:
         played(bundle(tmp_path, **{"setup.sh": setup}), reward)
     sentence(failure.value.reason)
+
+
+def test_a_suite_of_bundles_is_one_of_its_own_sandboxes(tmp_path: Path) -> None:
+    environments = {"uda": {"bundles": str(bundle(tmp_path))}}
+    config = config_of({"environments": environments, "suite": {"tasks": ["sum"]}, "lake": {"uri": str(tmp_path)}})
+    assert [one.task_id for one in catalog(config)] == ["uda/sum"]
 
 
 @pytest.mark.slow
