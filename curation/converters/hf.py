@@ -43,7 +43,8 @@ from schemas.action import from_json, point_of, to_json
 from schemas.failure import UsageError
 from schemas.problem import named_problem
 
-STEPS, TRAJECTORIES = "steps", "trajectories"
+PARTS = STEPS, TRAJECTORIES = "steps", "trajectories"
+"""Configurations, and their folders."""
 TRAIN, TEST = "train", "test"
 _OF_TRAJECTORY = (
     ("task_id", pa.string()),
@@ -160,11 +161,7 @@ class HuggingFace(Format):
                     shards(STEPS, split).write(row, _bytes(row))
                 row = _whole(record, shown)
                 shards(TRAJECTORIES, split).write(row, _bytes(row))
-        for part in (STEPS, TRAJECTORIES):
-            splits = [split for split in (TRAIN, TEST) if (part, split) in files]
-            listed = [{"split": split, "path": f"{part}/{split}-*.parquet"} for split in splits]
-            default = {"default": True} if part == STEPS else {}
-            self.configs.append({"config_name": part, **default, "data_files": listed})
+        self.configs = [_config(part, [split for split in (TRAIN, TEST) if (part, split) in files]) for part in PARTS]
 
     def _rows(self, record: Exchanged, shown: Exchanged) -> Iterator[dict[str, Any]]:
         """Yield a row per step. `shown` is the trajectory without tokens (`for_trainers`)."""
@@ -225,6 +222,12 @@ class HuggingFace(Format):
         name = record.name or row.trajectory_id
         success = record.success if row.success is None else row.success
         return row, replace(record, name=name, success=success, after=after)
+
+
+def _config(part: str, splits: Iterable[str]) -> dict[str, Any]:
+    """Return a configuration for `datasets`, with its splits."""
+    files = [{"split": split, "path": f"{part}/{split}-*.parquet"} for split in splits]
+    return {"config_name": part, **({"default": True} if part == STEPS else {}), "data_files": files}
 
 
 def _id(record: Exchanged) -> str:
