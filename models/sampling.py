@@ -18,10 +18,17 @@ def choose(logits: Tensor, draws: Sequence[random.Random], temperature: float) -
     Returns:
         The tokens, (rows,), and the log probabilities of all tokens, (rows, tokens), in double precision.
     """
+    targets = None
+    if temperature:
+        targets = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64, device=logits.device)
+    return choose_drawn(logits, targets, temperature)
+
+
+def choose_drawn(logits: Tensor, targets: Tensor | None, temperature: float) -> tuple[Tensor, Tensor]:
+    """Chooses as `choose` does, with random numbers of [0, 1) that are drawn already, (rows, 1)."""
     shares = (logits.double() / (temperature or 1.0)).log_softmax(-1)
-    if temperature == 0:
+    if targets is None or temperature == 0:
         return shares.argmax(-1), shares
-    targets = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64, device=logits.device)
     cumulated = shares.exp().cumsum(-1)
     chosen = torch.searchsorted(cumulated, targets * cumulated[:, -1:]).clamp(max=shares.shape[1] - 1)
     return chosen[:, 0], shares

@@ -10,7 +10,6 @@ Gated DeltaNet layers (arXiv 2412.06464) carry a state from token to token, and 
 anew with each document (`separate_documents`). A rank holds whole documents of a model with such layers.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
@@ -19,21 +18,16 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from learning.parallel.ulysses import attend
+from learning.parallel.ulysses import attend as attend_together
+from models.attention import apart, attend, by_length, has_kernel, variable_length
 from schemas.failure import PlanError
 
 NAME = "flywheel_packed"
 SCREENS = "flywheel_flash_screens"
 """Name of the tower's attention; the library makes one call for all screens if the name contains `flash`."""
-_ASKS_FOR_GROUPS = "enable_gqa" in (varlen_attn.__kwdefaults__ or {})
-"""Whether fewer heads of keys than of queries need an argument, which torch 2.11 lacks."""
-SHORT = 320
-"""Maximum patches of a screen for which matrix products in bf16 are faster on a CPU than the flash kernel."""
 
 
 @dataclass
@@ -92,15 +86,15 @@ def packed_attention(
     """
     causal = bool(getattr(module, "is_causal", True)) if is_causal is None else is_causal
     if packed is None and cu_seq_lens_q is None:
-        return _attend(query, key, value, scaling, causal).transpose(1, 2), None
+        return attend(query, key, value, scaling, causal).transpose(1, 2), None
     q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
-    if not _has_kernel(query) or (packed is not None and packed.group is not None):
+    if not has_kernel(query) or (packed is not None and packed.group is not None):
         seen: Any = _without_kernel(q, k, v, packed, cu_seq_lens_q, scaling, causal)  # type: ignore[call-arg]
         return seen[None], None
     if packed is None:
         assert cu_seq_lens_q is not None and max_length_q is not None
-        return _variable_length(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
-    return _variable_length(q, k, v, packed.starts, packed.longest, scaling, causal)[None], None
+        return variable_length(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
+    return variable_length(q, k, v, packed.starts, packed.longest, scaling, causal)[None], None
 
 
 @torch.compiler.disable  # a compiler would compile it again for every packing
@@ -116,75 +110,26 @@ def _without_kernel(
     """Attends within each document or screen, (tokens, heads, width), on a CPU or with the ranks of a group."""
     if packed is None:
         assert starts is not None
-        return _by_length(query, key, value, starts.diff().tolist(), scaling, causal)
+        return by_length(query, key, value, starts.diff().tolist(), scaling, causal)
     documents = partial(_documents, packed=packed, scaling=scaling, causal=causal)
-    return documents(query, key, value) if packed.group is None else attend(query, key, value, packed.group, documents)
+    return (
+        documents(query, key, value)
+        if packed.group is None
+        else attend_together(query, key, value, packed.group, documents)
+    )
 
 
 def _documents(
     query: Tensor, key: Tensor, value: Tensor, packed: PackedDocuments, scaling: float | None, causal: bool
 ) -> Tensor:
     """Attends within each document, (tokens, heads, width)."""
-    if _has_kernel(query):
-        return _variable_length(query, key, value, packed.starts, packed.longest, scaling, causal)
-    return _by_length(query, key, value, _lengths(packed), scaling, causal)
+    if has_kernel(query):
+        return variable_length(query, key, value, packed.starts, packed.longest, scaling, causal)
+    return by_length(query, key, value, _lengths(packed), scaling, causal)
 
 
 def _lengths(packed: PackedDocuments) -> list[int]:
     return [end - start for start, end in pairwise(packed.edges)]
-
-
-def _has_kernel(query: Tensor) -> bool:
-    """Checks for a GPU's kernel for variable lengths; the meta device has a GPU's branches, for counts of calls."""
-    return query.device.type in ("cuda", "meta") and query.dtype in (torch.bfloat16, torch.float16)
-
-
-def _by_length(
-    query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scaling: float | None, causal: bool
-) -> Tensor:
-    """Attends without a kernel for variable lengths."""
-
-    def attended(*parts: Tensor) -> Tensor:
-        q, k, v = (part.transpose(1, 2) for part in parts)
-        return _attend(q, k, v, scaling, causal).transpose(1, 2)
-
-    return _apart(attended, (query, key, value), lengths)
-
-
-def _apart(function: Callable[..., Tensor], parts: Sequence[Tensor], lengths: Sequence[int]) -> Tensor:
-    """Applies a function of (sequences, length, ...) to packed (tokens, ...), by one call for all of equal length."""
-    alike: dict[int, list[int]] = {}
-    for place, length in enumerate(lengths):
-        if length:
-            alike.setdefault(length, []).append(place)
-    pieces = [part.split(list(lengths)) for part in parts]
-    seen: list[Tensor] = [parts[0][:0]] * len(lengths)
-    for places in alike.values():
-        stacked = (torch.stack([part[place] for place in places]) for part in pieces)
-        for place, made in zip(places, function(*stacked).unbind(), strict=True):
-            seen[place] = made
-    return torch.cat(seen)
-
-
-def _variable_length(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: int, scaling: float | None, causal: bool
-) -> Tensor:
-    """Attends in one call of the GPU's flash kernel."""
-    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _ASKS_FOR_GROUPS else {}
-    made = varlen_attn(
-        query,
-        key,
-        value,
-        starts,
-        starts,
-        longest,
-        longest,
-        scale=scaling,
-        window_size=(-1, 0) if causal else (-1, -1),
-        **grouped,
-    )
-    assert isinstance(made, Tensor)
-    return made
 
 
 LINEAR = "linear_attention"
@@ -223,16 +168,7 @@ class _PackedMixer(torch.nn.Module):
             tokens = torch.arange(hidden_states.shape[1], dtype=torch.int32, device=hidden_states.device)
             owners = torch.searchsorted(packed.starts[1:], tokens, right=True, out_int32=True)[None]
             return forward(hidden_states=hidden_states, cu_seq_lens_q=packed.starts, seq_idx=owners)
-        return _apart(lambda part: forward(hidden_states=part), (hidden_states[0],), _lengths(packed))[None]
-
-
-def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, causal: bool) -> Tensor:
-    grouped = query.shape[1] != key.shape[1]
-    rounded = query.device.type == "cpu" and query.dtype == torch.bfloat16
-    if rounded and not causal and not grouped and query.shape[2] <= SHORT:
-        scores = query @ key.transpose(2, 3)
-        return scores.mul_(scaling or query.shape[3] ** -0.5).softmax(dim=3) @ value
-    return F.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scaling, enable_gqa=grouped)
+        return apart(lambda part: forward(hidden_states=part), (hidden_states[0],), _lengths(packed))[None]
 
 
 for _name in (NAME, SCREENS):

@@ -13,16 +13,15 @@ import inspect
 import random
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
@@ -31,17 +30,25 @@ from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.families.screen import picture
 from models.language_model import LanguageModel
+from models.padding import hold_padded
 from models.precision import compute_dtype
 from models.safe import read_whole
 from models.sampling import choose
+from models.serving.rows import (
+    ROOM,
+    Layers,
+    PackedRows,
+    PrefilledRow,
+    Slots,
+    rows_attention_of,
+    use_one_call_for_screens,
+)
 from models.serving.seen import SeenScreens
 from schemas.config.policy import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
 
 Prompt = tuple[int, ...]
 """Tokens of a prompt; each token of a picture is the picture's number, which is below 0."""
-Layers = list[tuple[Tensor, Tensor]]
-"""Keys and values of each layer, (1, heads, tokens, width)."""
 
 
 class Prefixes:
@@ -121,12 +128,16 @@ _TEXT = frozenset({"input_ids", "attention_mask", "mm_token_type_ids"})
 _PICTURES = frozenset({"pixel_values", "image_grid_thw"})
 _PICTURE = 1
 """Value of pictures in `mm_token_type_ids`, where text is 0."""
+WAITS = 0.5
+"""Share of a prompt's tokens from which it waits for another prompt of the batch that has them, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _PrefillRow:
     """One prompt of a batch without its last token; the last token is computed with the reply's tokens."""
 
+    number: int
+    """Index of the row in the batch."""
     prompt: Prompt
     first: int
     """Column of its first token, after the padding."""
@@ -134,10 +145,25 @@ class _PrefillRow:
     """Names of its pictures."""
     screen: int
     """Index of its first picture among those of the batch."""
+    known: Layers | None = None
+    """Keys and values of its longest kept beginning, and later of the whole prompt."""
+
+    @property
+    def span(self) -> slice:
+        """Columns whose keys and values are not known."""
+        return slice(self.first + length(self.known), self.first + len(self.prompt))
+
+    @property
+    def skipped(self) -> int:
+        """Counts its pictures in the kept beginning.
+
+        Equal pictures have equal tokens, and no prompt ends with a picture, so no picture is shared in part.
+        """
+        return sum(token < 0 for token, _ in groupby(self.prompt[: length(self.known)]))
 
 
 class Prefill:
-    """Prefills prompts for `generate`, for a model with a plain cache and screens as grids of patches.
+    """Prefills prompts, for a model with a plain cache and screens as grids of patches.
 
     Such models are Qwen2.5-VL and Qwen3-VL; other models are not prefilled.
 
@@ -151,9 +177,11 @@ class Prefill:
         self._model, self._seen = model, seen
         self._kept = Prefixes(most_bytes)
         self._on = most_bytes > 0 and _is_plain(model)
+        if self._on:
+            use_one_call_for_screens(model)
 
-    def __call__(self, inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """Returns the inputs of `generate`: the processor's inputs unchanged, or tokens, positions and a filled cache.
+    def __call__(self, inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[PrefilledRow] | None:
+        """Prefills a batch; None if `generate` must compute its prompts.
 
         Args:
             inputs: inputs of a batch, padded on the left; `input_ids` of shape (rows, columns).
@@ -162,46 +190,64 @@ class Prefill:
         rows = _rows(inputs, pictures) if self._on else None
         if rows is None:
             self._seen.next = [name for names in pictures for name in names]
-            return dict(inputs)
+            return None
         given = {name: tensor for name, tensor in inputs.items() if name not in ("input_ids", "pixel_values")}
         # computed on whole prompts: positions of a picture's tokens follow from its grid, and the rest of a prompt may
         # lack it
         positions = self._model._prepare_position_ids_for_generation(inputs["input_ids"], given)
-        filled = [self._fill(row, at, inputs, positions) for at, row in enumerate(rows)]
+        if positions.ndim == 2:
+            positions = positions[None]
+        left = list(rows)
+        while left:
+            left = self._fill(left, inputs, positions)
         self._kept.trim()
-        cache = DynamicCache(_together(filled, [row.first for row in rows]))
-        text = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-        return {**text, "position_ids": positions, "past_key_values": cache}
+        last, ends = inputs["input_ids"][:, -1].tolist(), positions[..., -1]
+        return [PrefilledRow(row.known or [], last[row.number], ends[:, row.number]) for row in rows]
 
-    def _fill(self, row: _PrefillRow, at: int, inputs: dict[str, Tensor], positions: Tensor) -> Layers:
-        """Computes keys and values of a row's prompt.
+    def _fill(self, rows: Sequence[_PrefillRow], inputs: dict[str, Tensor], positions: Tensor) -> list[_PrefillRow]:
+        """Computes keys and values of rows in one forward pass; returns rows that wait for the tokens of others.
 
         Args:
-            row: the row to fill.
-            at: index of the row in the batch.
+            rows: the rows to fill.
             inputs: inputs of the batch.
-            positions: positions of shape (..., rows, columns).
+            positions: positions of shape (axes, rows, columns).
         """
-        known = self._kept.longest(row.prompt)
-        if (shared := length(known)) == len(row.prompt):
-            return known or []
-        # equal pictures have equal tokens, and no prompt ends with a picture, so no picture is shared in part
-        skipped = sum(token < 0 for token, _ in groupby(row.prompt[:shared]))
-        span = slice(row.first + shared, row.first + len(row.prompt))
-        given = {"input_ids": inputs["input_ids"][at : at + 1, span]}
-        if row.names[skipped:]:
-            first, last = row.screen + skipped, row.screen + len(row.names)
-            given |= _screens(inputs, first, last)
-            given["mm_token_type_ids"] = inputs["mm_token_type_ids"][at : at + 1, span]
-        self._seen.next = row.names[skipped:]
-        cache = DynamicCache(known)
-        # the base model, since the logits of a prompt's inner tokens are not needed
-        self._model.base_model(
-            **given, position_ids=positions[..., at : at + 1, span], past_key_values=cache, use_cache=True
-        )
-        layers: Layers = [(layer.keys, layer.values) for layer in cache.layers]  # type: ignore[attr-defined]
-        self._kept.keep(row.prompt, layers)
-        return layers
+        now, later = list[_PrefillRow](), list[_PrefillRow]()
+        for row in rows:
+            row.known = self._kept.longest(row.prompt)
+            known = length(row.known)
+            if known == len(row.prompt):
+                continue
+            least = known + WAITS * (len(row.prompt) - known)
+            waits = any(_common(row.prompt, other.prompt) > least for other in now)
+            (later if waits else now).append(row)
+        if now:
+            self._pass(now, inputs, positions)
+        return later
+
+    def _pass(self, rows: Sequence[_PrefillRow], inputs: dict[str, Tensor], positions: Tensor) -> None:
+        """Computes keys and values of packed rows."""
+
+        def packed(name: str) -> Tensor:
+            return torch.cat([inputs[name][row.number, row.span] for row in rows])[None]
+
+        given = {"input_ids": packed("input_ids")}
+        parts = [(row.screen + row.skipped, row.screen + len(row.names)) for row in rows]
+        self._seen.next = [name for row in rows for name in row.names[row.skipped :]]
+        if self._seen.next:
+            shown = [_screens(inputs, first, last) for first, last in parts if first < last]
+            given |= {name: torch.cat([one[name] for one in shown]) for name in _PICTURES}
+            given["mm_token_type_ids"] = packed("mm_token_type_ids")
+        places = torch.cat([positions[:, row.number, row.span] for row in rows], dim=1)[:, None]
+        cache = PackedRows([row.known for row in rows], [row.span.stop - row.span.start for row in rows], places.device)
+        with rows_attention_of(self._model):
+            # the base model, since the logits of a prompt's inner tokens are not needed
+            self._model.base_model(
+                **given, position_ids=places if len(places) > 1 else places[0], cache=cache, rows=cache, use_cache=True
+            )
+        for row, layers in zip(rows, cache.filled, strict=True):
+            row.known = layers
+            self._kept.keep(row.prompt, layers)
 
 
 def _is_plain(model: Any) -> bool:
@@ -213,7 +259,8 @@ def _is_plain(model: Any) -> bool:
         return False
     layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
     takes_positions = "position_ids" in inspect.signature(model.forward).parameters
-    return takes_positions and all(type(layer) is DynamicLayer for layer in layers)
+    packs = hasattr(model.base_model, "language_model") and hasattr(model.base_model, "get_rope_index")
+    return takes_positions and packs and all(type(layer) is DynamicLayer for layer in layers)
 
 
 def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[_PrefillRow] | None:
@@ -228,7 +275,7 @@ def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[
         types = inputs["mm_token_type_ids"][at, first:].tolist() if any(pictures) else [0] * len(tokens)
         if [kind for kind, _ in groupby(types) if kind] != [_PICTURE] * len(names) or types[-1]:
             return None
-        made.append(_PrefillRow(_prompt(tokens, types, names)[:-1], first, names, screen))
+        made.append(_PrefillRow(at, _prompt(tokens, types, names)[:-1], first, names, screen))
         screen += len(names)
     return made
 
@@ -247,16 +294,6 @@ def _screens(inputs: dict[str, Tensor], first: int, last: int) -> dict[str, Tens
     grids = inputs["image_grid_thw"]
     ends = torch.cat([grids.new_zeros(1), grids.prod(-1).cumsum(0)]).tolist()
     return {"pixel_values": inputs["pixel_values"][ends[first] : ends[last]], "image_grid_thw": grids[first:last]}
-
-
-def _together(rows: Sequence[Layers], leads: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields keys and values of each layer, (rows, heads, columns - 1, width); a mask hides the padding."""
-    for layers in zip(*rows, strict=True):
-        keys, values = (
-            torch.cat([pad(layer[part], (0, 0, lead, 0)) for layer, lead in zip(layers, leads, strict=True)])
-            for part in (0, 1)
-        )
-        yield keys, values
 
 
 class TransformersModel(LanguageModel):
@@ -288,10 +325,13 @@ class TransformersModel(LanguageModel):
 
             self.model = quantized(self.model)
         self.model.to(device)
+        if device == "cuda":
+            hold_padded(self.model)
         if device == "cpu" and self.model.dtype == torch.bfloat16:
             self.model.to(compute_dtype())
         self._seen = SeenScreens(self.model, config.seen_screens_mb * 1_000_000)
         self._prefill = Prefill(self.model, self._seen, config.prefix_mb * 1_000_000)
+        self._slots: Slots | None = None
         ends = _decided_here(self.model)
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
 
@@ -300,16 +340,49 @@ class TransformersModel(LanguageModel):
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
         """Returns one completion of at most `max_tokens` tokens per chat; temperature 0 is greedy."""
-        made = []
-        for at in range(0, len(chats), self._batch):
-            some = slice(at, at + self._batch)
-            made += self._generate(chats[some], _Sampler(seeds[some], temperature), max_tokens)
-        return made
+        waiting = iter(zip(chats, seeds, range(len(chats)), strict=True))
+        made: dict[int, Completion] = {}
+        slots, held = None, dict[int, int]()
+        while len(made) < len(chats):
+            free = [slot for slot in range(min(self._batch, len(chats))) if slot not in held]
+            coming = list(islice(waiting, len(free)))
+            if coming:
+                inputs = self._inputs([chat for chat, _, _ in coming])
+                rows = self._prefill(inputs, [_names(chat) for chat, _, _ in coming])
+                if rows is None:  # other rows of this kind of model would not be prefilled either
+                    sampler = _Sampler([seed for _, seed, _ in coming], temperature)
+                    replies = self._generate(inputs, sampler, max_tokens)
+                    made |= {number: reply for (_, _, number), reply in zip(coming, replies, strict=True)}
+                    continue
+                room = max(row.layers[0][0].shape[2] if row.layers else 0 for row in rows) + max_tokens
+                slots = self._roomy(slots, min(self._batch, len(chats)), room, rows[0], temperature, max_tokens)
+                for slot, row, (_, seed, number) in zip(free, rows, coming, strict=False):
+                    slots.put(slot, row, random.Random(seed))
+                    held[slot] = number
+            assert slots is not None
+            with rows_attention_of(self.model):
+                ended = slots.run(sorted(held))
+            for slot in ended:
+                reply = slots.read(slot)
+                made[held.pop(slot)] = self._read(reply.ids, reply.logprobs, max_tokens)
+        return [made[number] for number in range(len(chats))]
 
-    def _generate(self, chats: Sequence[Sequence[Message]], sampler: "_Sampler", max_tokens: int) -> list[Completion]:
-        inputs = self._inputs(chats)
-        given = self._prefill(inputs, [_names(chat) for chat in chats])
-        out = self.model.generate(**given, do_sample=False, max_new_tokens=max_tokens, logits_processor=[sampler])
+    def _roomy(
+        self, slots: Slots | None, count: int, room: int, row: PrefilledRow, temperature: float, max_tokens: int
+    ) -> Slots:
+        """Returns slots with room for prompts and replies: these, those of the last batch, or new ones."""
+        room = -(-room // ROOM[self.model.device.type]) * ROOM[self.model.device.type]
+        if slots is not None and slots.room >= room:
+            return slots
+        if slots is not None:
+            return slots.grown(room)
+        key = (count, len(row.positions), temperature, max_tokens)
+        if self._slots is None or self._slots.key != key or self._slots.room < room:
+            self._slots = Slots(self.model, *key, room, sorted(self._ends))
+        return self._slots
+
+    def _generate(self, inputs: Any, sampler: "_Sampler", max_tokens: int) -> list[Completion]:
+        out = self.model.generate(**inputs, do_sample=False, max_new_tokens=max_tokens, logits_processor=[sampler])
         replies = out[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._read(ids, logprobs, max_tokens) for ids, logprobs in zip(replies, sampler.by_row(), strict=True)]
 

@@ -126,3 +126,31 @@ def test_a_model_whose_cache_forgets_is_left_alone(tmp_path: Path) -> None:
     for contexts in batches(2):
         assert_alike(reuses, plain, contexts, 1.0)
     assert len(reuses.model._prefill._kept) == 0  # type: ignore[attr-defined]
+
+
+def test_rows_of_a_batch_are_prefilled_together_and_equal_rows_only_once(tmp_path: Path) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    model = policy(tmp_path / "model")
+    first, second = steps(0)[1], steps(1, instruction=TEXTS[9])[2]
+    passes = computed(model)
+    alike = [replace(first, seed=seed) for seed in range(3)]
+    together = model.act([*alike, second], 1.0)
+    assert sum(size > 4 for size in passes) == 2  # the second prompt waits for the beginning that it shares
+    assert_alike(policy(tmp_path / "model", prefix_mb=0), policy(tmp_path / "model"), [*alike, second], 1.0)
+    assert len({one.token_ids for one in together[:3]}) > 1
+
+
+def test_a_prompt_takes_the_place_of_a_row_that_has_ended(tmp_path: Path) -> None:
+    build_random("qwen2_5_vl", TEXTS, 0, tmp_path / "model")
+    model = policy(tmp_path / "model", batch=2)
+    contexts = [replace(one, seed=seed) for seed, one in enumerate(steps(0) + steps(1))]
+    replies = model.act(contexts, 1.0)
+    ends = frozenset(one.token_ids[at % 3] for at, one in enumerate(replies))  # replies of one to three tokens
+    one_by_one, model = policy(tmp_path / "model", batch=1), policy(tmp_path / "model", batch=2)
+    for each in (one_by_one, model):
+        each.model._ends = ends  # type: ignore[attr-defined]
+    passes = computed(model)
+    made, alone = model.act(contexts, 1.0), one_by_one.act(contexts, 1.0)
+    assert [one.token_ids for one in made] == [one.token_ids for one in alone]
+    decoded = sum(len(one.token_ids) for one in made)
+    assert passes.count(2) <= decoded / 2 + max(len(one.token_ids) for one in made)

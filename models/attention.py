@@ -1,0 +1,94 @@
+"""Computes attention over packed sequences, without padding: in one kernel on a GPU, by equal lengths on a CPU."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+
+_ASKS_FOR_GROUPS = "enable_gqa" in (varlen_attn.__kwdefaults__ or {})
+"""Whether fewer heads of keys than of queries need an argument, which torch 2.11 lacks."""
+SHORT = 320
+"""Maximum patches of a screen for which matrix products in bf16 are faster on a CPU than the flash kernel."""
+
+
+def has_kernel(query: Tensor) -> bool:
+    """Checks for a GPU's kernel for variable lengths; the meta device has a GPU's branches, for counts of calls."""
+    return query.device.type in ("cuda", "meta") and query.dtype in (torch.bfloat16, torch.float16)
+
+
+def by_length(
+    query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scaling: float | None, causal: bool
+) -> Tensor:
+    """Attends without a kernel for variable lengths."""
+
+    def attended(*parts: Tensor) -> Tensor:
+        q, k, v = (part.transpose(1, 2) for part in parts)
+        return attend(q, k, v, scaling, causal).transpose(1, 2)
+
+    return apart(attended, (query, key, value), lengths)
+
+
+def apart(function: Callable[..., Tensor], parts: Sequence[Tensor], lengths: Sequence[int]) -> Tensor:
+    """Applies a function of (sequences, length, ...) to packed (tokens, ...), by one call for all of equal length."""
+    alike: dict[int, list[int]] = {}
+    for place, length in enumerate(lengths):
+        if length:
+            alike.setdefault(length, []).append(place)
+    pieces = [part.split(list(lengths)) for part in parts]
+    seen: list[Tensor] = [parts[0][:0]] * len(lengths)
+    for places in alike.values():
+        stacked = (torch.stack([part[place] for place in places]) for part in pieces)
+        for place, made in zip(places, function(*stacked).unbind(), strict=True):
+            seen[place] = made
+    return torch.cat(seen)
+
+
+def variable_length(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    starts: Tensor,
+    longest: int,
+    scaling: float | None,
+    causal: bool,
+    keys: tuple[Tensor, int] | None = None,
+) -> Tensor:
+    """Attends within each sequence in one call of a GPU's flash kernel, (tokens, heads, width).
+
+    Args:
+        query, key, value: keys and values may have fewer heads than queries.
+        starts: (sequences + 1,) int32, start of each sequence, and the end of the last one.
+        longest: tokens of the longest sequence.
+        scaling: factor of the scores.
+        causal: whether a token attends only to earlier tokens and itself; the last query is at the last key.
+        keys: starts and longest of the keys, if sequences have more keys than queries.
+    """
+    key_starts, longest_keys = keys or (starts, longest)
+    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _ASKS_FOR_GROUPS else {}
+    made = varlen_attn(
+        query,
+        key,
+        value,
+        starts,
+        key_starts,
+        longest,
+        longest_keys,
+        scale=scaling,
+        window_size=(-1, 0) if causal else (-1, -1),
+        **grouped,
+    )
+    assert isinstance(made, Tensor)
+    return made
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, causal: bool) -> Tensor:
+    """Attends over whole sequences, (sequences, heads, length, width); keys and values may have fewer heads."""
+    grouped = query.shape[1] != key.shape[1]
+    rounded = query.device.type == "cpu" and query.dtype == torch.bfloat16
+    if rounded and not causal and not grouped and query.shape[2] <= SHORT:
+        scores = query @ key.transpose(2, 3)
+        return scores.mul_(scaling or query.shape[3] ** -0.5).softmax(dim=3) @ value
+    return F.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scaling, enable_gqa=grouped)

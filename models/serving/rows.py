@@ -1,0 +1,314 @@
+"""Prefills the rows of a batch in one forward pass, and decodes them token by token in memory of a fixed size.
+
+Rows are packed for prefilling: each attends to its own kept beginning and to itself. For decoding, each row has a slot.
+A step has the same shapes and addresses for every token, so that a GPU captures its launches once and replays them.
+A row that has ended makes room for the next prompt, so short replies do not wait for long ones.
+"""
+
+import random
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from models.attention import attend, by_length, has_kernel, variable_length
+from models.sampling import choose_drawn
+
+ROWS = "flywheel_rows"
+SCREENS = "flywheel_flash_rows"
+"""Name of the tower's attention; the library makes one call for all screens if the name contains `flash`."""
+TOWERS = ("qwen2_5_vl", "qwen3_vl", "qwen3_5")
+"""Beginnings of the kinds of towers that can make one call for all screens."""
+ROOM = {"cpu": 64, "cuda": 1024}
+"""Slots have room for a multiple of so many tokens; a GPU captures a step again for every other size."""
+EVERY = {"cpu": 1, "cuda": 8}
+"""Tokens after which the host looks which rows have ended, for which it waits for a GPU."""
+Layers = list[tuple[Tensor, Tensor]]
+"""Keys and values of each layer, (1, heads, tokens, width)."""
+
+
+@contextmanager
+def rows_attention_of(model: Any) -> Iterator[None]:
+    """Lets a model attend by the keyword `rows` of its forward pass."""
+    config = model.config.get_text_config()
+    before, config._attn_implementation = config._attn_implementation, ROWS
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def use_one_call_for_screens(model: Any) -> None:
+    """Lets the vision tower make one attention call a layer, instead of one for each screen and window."""
+    vision = getattr(model.config, "vision_config", None)
+    if getattr(vision, "model_type", "").startswith(TOWERS):
+        vision._attn_implementation = SCREENS  # type: ignore[union-attr]
+
+
+def rows_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    rows: "PackedRows | Slots | None" = None,
+    cu_seq_lens_q: Tensor | None = None,
+    max_length_q: int | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Computes attention from (n, heads, tokens, width) to (n, tokens, heads, width); the signature is the library's.
+
+    Args:
+        module: the layer.
+        query, key, value: keys and values may have fewer heads than queries.
+        attention_mask: never given.
+        scaling: factor of the scores.
+        rows: the rows of the language model.
+        cu_seq_lens_q: starts of windows or screens, and the end of the last one, for the vision tower.
+        max_length_q: length of the longest window or screen.
+    """
+    if cu_seq_lens_q is None:
+        assert rows is not None
+        return rows.attend(query, key, value, scaling), None
+    q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
+    if has_kernel(query):
+        starts = cu_seq_lens_q.to(torch.int32)
+        longest = int(max_length_q or starts.diff().max())
+        return variable_length(q, k, v, starts, longest, scaling, False)[None], None
+    return by_length(q, k, v, cu_seq_lens_q.diff().tolist(), scaling, False)[None], None
+
+
+for _name in (ROWS, SCREENS):
+    ALL_ATTENTION_FUNCTIONS.register(_name, rows_attention)
+
+
+class PackedRows:
+    """The cache of one prefill: keys and values of packed rows, each after its kept beginning.
+
+    Args:
+        known: kept layers of each row's beginning; None without one.
+        new: number of packed tokens of each row.
+        device: the model's.
+    """
+
+    def __init__(self, known: Sequence[Layers | None], new: Sequence[int], device: torch.device) -> None:
+        self.filled: list[Layers] = [[] for _ in known]
+        """Keys and values of each row's whole prompt."""
+        self._known, self._new = known, list(new)
+        before = [layers[0][0].shape[2] if layers else 0 for layers in known]
+        self._all = [old + more for old, more in zip(before, new, strict=True)]
+        self._starts, self._key_starts = (
+            torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=device) for sizes in (self._new, self._all)
+        )
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Keeps a layer's packed keys and values, (1, heads, tokens, width); returns those of all rows, packed."""
+        for row, old, *new in zip(
+            self.filled, self._known, keys.split(self._new, dim=2), values.split(self._new, dim=2), strict=True
+        ):
+            both = [torch.cat(pair, dim=2) for pair in zip(old[layer], new, strict=True)] if old else new
+            row.append((both[0].clone(), both[1].clone()) if not old else (both[0], both[1]))
+        made = [torch.cat([row[layer][part] for row in self.filled], dim=2) for part in (0, 1)]
+        return made[0], made[1]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+        """Attends within each row; a token attends to its row's earlier tokens and itself."""
+        if has_kernel(query):
+            q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
+            keys = self._key_starts, max(self._all)
+            return variable_length(q, k, v, self._starts, max(self._new), scaling, True, keys)[None]
+        parts = zip(query.split(self._new, 2), key.split(self._all, 2), value.split(self._all, 2), strict=True)
+        return torch.cat([_continued(*part, scaling) for part in parts], dim=2).transpose(1, 2)
+
+    def get_seq_length(self, _: int = 0) -> int:
+        """Returns 0: positions are always given."""
+        return 0
+
+
+def _continued(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+    """Attends from the last tokens of a sequence to the whole sequence, (1, heads, tokens, width)."""
+    asked, all_ = query.shape[2], key.shape[2]
+    if asked == all_:
+        return attend(query, key, value, scaling, True)
+    mask = torch.ones(asked, all_, dtype=torch.bool, device=query.device).tril(all_ - asked)
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling, enable_gqa=grouped)
+
+
+@dataclass(slots=True)
+class PrefilledRow:
+    """A prompt whose keys and values are computed, but those of its last token."""
+
+    layers: Layers
+    last: int
+    """The prompt's last token."""
+    positions: Tensor
+    """(axes,) position of the last token."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a row sampled, with tokens after its end token."""
+
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+class Slots:
+    """Memory in which rows are decoded together; it is also the cache of the model.
+
+    Args:
+        model: the model.
+        count: number of rows.
+        axes: axes of positions.
+        temperature: divisor of the logits; 0 is greedy.
+        reply: maximum tokens of a reply.
+        room: tokens of a row, prompt and reply.
+        ends: tokens that end a reply.
+    """
+
+    def __init__(
+        self, model: Any, count: int, axes: int, temperature: float, reply: int, room: int, ends: Sequence[int]
+    ) -> None:
+        self.key, self.room = (count, axes, temperature, reply), room
+        device = model.device
+        self._model, self._temperature, self._graph = model, temperature, None
+        self._keys: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self._columns = torch.arange(room, device=device)
+        self._lengths, self._taken = (torch.zeros(count, 1, dtype=torch.long, device=device) for _ in range(2))
+        self._ids = torch.zeros(count, 1, dtype=torch.long, device=device)
+        self._positions = torch.zeros(axes, count, 1, dtype=torch.long, device=device)
+        self._draws, self._logprobs = (torch.zeros(count, reply, dtype=torch.float64, device=device) for _ in range(2))
+        self._tokens = torch.zeros(count, reply, dtype=torch.long, device=device)
+        self._ended = torch.ones(count, 1, dtype=torch.bool, device=device)
+        self._ends = torch.tensor(list(ends), dtype=torch.long, device=device)
+        self._mask: Tensor | None = None
+
+    def put(self, slot: int, row: PrefilledRow, draw: random.Random) -> None:
+        """Puts a prompt into a slot; its random numbers are drawn at once."""
+        if not self._keys and row.layers:
+            count, room = self.key[0], self.room
+            for made, part in ((self._keys, 0), (self._values, 1)):
+                shapes = [layer[part] for layer in row.layers]
+                made += [one.new_zeros(count, one.shape[1], room, one.shape[3]) for one in shapes]
+        size = row.layers[0][0].shape[2] if row.layers else 0
+        for layer, (keys, values) in enumerate(row.layers):
+            self._keys[layer][slot, :, :size] = keys[0]
+            self._values[layer][slot, :, :size] = values[0]
+        self._lengths[slot], self._ids[slot], self._taken[slot], self._ended[slot] = size, row.last, 0, False
+        self._positions[:, slot, 0] = row.positions
+        if self._temperature:
+            reply = self._draws.shape[1]
+            self._draws[slot] = torch.tensor([draw.random() for _ in range(reply)], dtype=torch.float64)
+
+    def grown(self, room: int) -> "Slots":
+        """Gives every row more room, and returns the slots; a GPU captures a step again."""
+        more = room - self.room
+        self._keys, self._values = (
+            [F.pad(one, (0, 0, 0, more)) for one in held] for held in (self._keys, self._values)
+        )
+        self._columns, self.room, self._graph = torch.arange(room, device=self._columns.device), room, None
+        return self
+
+    def run(self, held: Sequence[int]) -> list[int]:
+        """Samples tokens until a row in one of these slots has ended; returns the slots of all that have."""
+        while True:
+            for _ in range(EVERY[self._ids.device.type]):
+                self._step_all()
+            finished = (self._ended | (self._taken >= self._tokens.shape[1])).flatten().tolist()
+            if ended := [slot for slot in held if finished[slot]]:
+                return ended
+
+    def _step_all(self) -> None:
+        """Samples one token of every row."""
+        if self._ids.is_cuda and self._graph is None:
+            self._graph = _captured(self._step, self._state)
+        if self._graph:
+            self._graph.replay()
+        else:
+            self._step()
+
+    def read(self, slot: int) -> Reply:
+        """Reads a row's reply."""
+        taken = min(int(self._taken[slot]), self._tokens.shape[1])
+        return Reply(self._tokens[slot, :taken].tolist(), self._logprobs[slot, :taken].clamp(max=0.0).tolist())
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Adds the keys and values of a token of each row, (rows, heads, 1, width); returns those of all tokens."""
+        place = self._lengths[:, :, None, None]
+        for held, new in ((self._keys[layer], keys), (self._values[layer], values)):
+            held.scatter_(2, place.expand_as(new), new)
+        return self._keys[layer], self._values[layer]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+        """Attends from each row's token to its row."""
+        grouped = query.shape[1] != key.shape[1]
+        made = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=self._mask, scale=scaling, enable_gqa=grouped
+        )
+        return made.transpose(1, 2)
+
+    def get_seq_length(self, _: int = 0) -> int:
+        """Returns 0: positions are always given."""
+        return 0
+
+    @property
+    def _state(self) -> list[Tensor]:
+        return [self._lengths, self._ids, self._taken, self._ended, self._positions, self._tokens, self._logprobs]
+
+    def _step(self) -> None:
+        base = self._model.base_model
+        self._mask = (self._columns <= self._lengths)[:, None, None, :]
+        hidden = base.language_model(
+            inputs_embeds=base.get_input_embeddings()(self._ids),
+            position_ids=self._positions,
+            cache=self,
+            use_cache=True,
+            rows=self,
+        ).last_hidden_state[:, -1]
+        targets = self._draws.gather(1, self._at) if self._temperature else None
+        chosen, shares = choose_drawn(self._model.get_output_embeddings()(hidden), targets, self._temperature)
+        self._ids.copy_(chosen[:, None])
+        self._tokens.scatter_(1, self._at, self._ids)
+        self._logprobs.scatter_(1, self._at, shares.gather(1, self._ids))
+        self._ended |= torch.isin(self._ids, self._ends)
+        self._lengths.add_(1).clamp_(max=len(self._columns) - 1)  # rows that have ended go on until they are replaced
+        self._taken.add_(1)
+        self._positions.add_(1)
+
+    @property
+    def _at(self) -> Tensor:
+        return self._taken.clamp(max=self._tokens.shape[1] - 1)
+
+
+def _captured(step: Any, state: Sequence[Tensor]) -> Any:
+    """Captures the launches of a step on a GPU; returns False where that fails.
+
+    The state is restored afterwards. Keys and values beyond a row's length are written again by its next step.
+    """
+    before = [one.clone() for one in state]
+    stream = torch.cuda.Stream()
+    try:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # libraries allocate their memory on the first calls
+            for _ in range(2):
+                step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError as error:
+        warnings.warn(f"Decoding runs without a captured graph: {error}".splitlines()[0], stacklevel=2)
+        graph = False
+    for one, held in zip(state, before, strict=True):
+        one.copy_(held)
+    return graph
