@@ -151,7 +151,7 @@ class StepResult:
     """Result of one optimiser step."""
 
     loss: Tensor
-    """This rank's part of the batch's loss, detached; the sum over the ranks is the batch's loss."""
+    """This rank's part of the batch's loss, detached, on its device; the sum over the ranks is the batch's loss."""
     norm: float
     """Norm of the whole gradient before clipping; if it is not finite, the step changed nothing."""
     samples: tuple[int, ...]
@@ -217,7 +217,7 @@ class Learner:
         began = time.perf_counter()
         batch = self.engine.ready(prepared)
         loss = self.gradient(batch)
-        norm = self.engine.update(rate)
+        norm = float(self.engine.update(rate))
         if math.isfinite(norm):
             norm = math.hypot(norm, self.objective.update(rate))
         each = self.objective.each
@@ -237,25 +237,25 @@ class Learner:
         self.objective.zero()
         if not self.objective.needs_sums:
             return self._add_all(batch)
-        documents = torch.tensor(batch.documents, device=self.engine.device)
+        documents = torch.tensor(batch.documents).to(self.engine.device, non_blocking=True)
         if len(batch.pieces) == 1:  # one forward pass is enough for sums and gradient
             self.engine.sync(last=True)
             outputs = self.engine.forward(batch.pieces[0])
             self._measures.forward(outputs)
-            loss = self.objective.weigh(self._summed(batch, [outputs]), documents).cpu()
+            loss = self.objective.weigh(self._summed(batch, [outputs]), documents)
             _backward(self.objective.loss(batch.pieces[0], outputs, batch), outputs)
         else:  # the graphs of all pieces together may not fit
-            loss = self.objective.weigh(self.sums(batch), documents).cpu()
+            loss = self.objective.weigh(self.sums(batch), documents)
             self._add_all(batch)
         return loss if self.engine.rank == 0 else torch.zeros_like(loss)
 
     def _add_all(self, batch: Batch) -> Tensor:
         """Adds the gradient of all pieces; returns the sum of their loss terms."""
-        loss = torch.zeros((), dtype=torch.float64)
+        loss = torch.zeros((), dtype=torch.float64, device=self.engine.device)
         for number, piece in enumerate(batch.pieces, 1):
             self.engine.sync(last=number == len(batch.pieces))
             loss = loss + self.add_gradient(piece, batch).double()
-        return loss.cpu()
+        return loss
 
     def add_gradient(self, piece: Piece, batch: Batch) -> Tensor:
         """Adds one piece's part of a step's gradient; returns its loss term."""

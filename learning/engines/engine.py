@@ -198,9 +198,9 @@ class Engine(TrainedNetwork):
     def sync(self, last: bool) -> None:
         """Announces a piece whose gradient follows; `last` marks the last one of its step."""
 
-    def update(self, rate: float) -> float:
-        """Makes one optimiser step on the ranks' summed gradient; returns the gradient's norm. An unsound gradient
-        changes no weight."""
+    def update(self, rate: float) -> float | Tensor:
+        """Makes one optimiser step on the ranks' summed gradient; returns the gradient's norm, perhaps as () on the
+        device. An unsound gradient changes no weight."""
         norm = self.norm()
         if math.isfinite(norm):
             self.step(rate)

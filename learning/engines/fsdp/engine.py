@@ -46,7 +46,7 @@ from learning.engines.fsdp.model import (
     state_of,
 )
 from learning.engines.fsdp.phases import RankWork, WorkMaker
-from learning.engines.fsdp.shards import clip
+from learning.engines.fsdp.shards import ShardedAdamW, clip
 from learning.engines.fsdp.writing import write_parts
 from learning.engines.optimizer import moments_of
 from learning.job import Job
@@ -124,13 +124,16 @@ class Sharded(TrainedNetwork):
 
     def norm(self) -> float:
         """Computes the norm over all ranks' shards; clips the gradient to `train.clip`."""
-        return clip(self._weights, self._job.train.clip)
+        return float(clip(self._weights, self._job.train.clip))
 
     def step(self, rate: float) -> None:
         """Makes one step at a learning rate."""
+        self._set_rate(rate)
+        self._optimizer.step()
+
+    def _set_rate(self, rate: float) -> None:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        self._optimizer.step()
 
     def state(self) -> State:
         """Returns the trained weights by name, and AdamW's moments of them; every rank returns its shard."""
@@ -354,6 +357,15 @@ class FsdpEngine(Sharded, Engine):
             net.set_requires_gradient_sync(last)
         elif train.replicas > 1:
             net.set_requires_all_reduce(last)
+
+    def update(self, rate: float) -> float | Tensor:
+        """Makes one optimiser step; the norm stays on the device, so that the host does not wait for it."""
+        if not isinstance(self._optimizer, ShardedAdamW):
+            return super().update(rate)
+        norm = clip(self._weights, self._job.train.clip)
+        self._set_rate(rate)
+        self._optimizer.step(norm=norm)
+        return norm
 
     def body(self, weights: Mapping[str, Tensor]) -> FsdpBody:
         """Makes a model for a critic."""

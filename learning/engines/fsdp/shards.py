@@ -26,24 +26,28 @@ def whole(weight: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def clip(weights: Sequence[Tensor], most: float) -> float:
-    """Computes the norm of all gradients over all ranks, and clips them to `most`; all ranks call it."""
+def clip(weights: Sequence[Tensor], most: float) -> Tensor:
+    """Computes the norm of all gradients over all ranks, and clips them to `most`; all ranks call it.
+
+    Returns:
+        () the norm before clipping, in double precision, on the gradients' device, so that the host need not wait.
+    """
     alike: dict[Any, list[Tensor]] = {}
     for gradient in (weight.grad for weight in weights if weight.grad is not None):
         sharing = (gradient.device_mesh, gradient.placements) if isinstance(gradient, DTensor) else None
         alike.setdefault(sharing, []).append(local(gradient))
-    square = 0.0
+    squares = []
     for sharing, gradients in alike.items():
         part = get_total_norm(gradients).square()
         if sharing is not None:
             mesh, placements = sharing
             for axis in (axis for axis, placement in enumerate(placements) if placement.is_shard()):
                 dist.all_reduce(part, group=mesh.get_group(axis))
-        square += float(part)
-    norm = square**0.5
-    if norm > most:
-        for gradients in alike.values():
-            torch._foreach_mul_(gradients, most / norm)  # type: ignore[attr-defined]
+        squares.append(part.double())
+    norm = torch.stack(squares).sum().sqrt() if squares else torch.zeros((), dtype=torch.float64)
+    factor = (most / norm).clamp(max=1.0)
+    for gradients in alike.values():
+        torch._foreach_mul_(gradients, factor.to(gradients[0].dtype))  # type: ignore[attr-defined]
     return norm
 
 
@@ -51,11 +55,12 @@ class ShardedAdamW(torch.optim.AdamW):
     """Fused AdamW on each rank's shards."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Makes one step of every weight that has a gradient."""
+    def step(self, closure: Any = None, norm: Tensor | None = None) -> None:  # type: ignore[override]
+        """Makes one step of every weight that has a gradient; with a norm that is not finite, no weight changes."""
         from learning.engines.optimizer import moments_of
 
         assert closure is None
+        unsound = None if norm is None else (~norm.isfinite()).to(torch.float32)
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             states = [moments_of(self, weight) for weight in weights]
@@ -70,6 +75,7 @@ class ShardedAdamW(torch.optim.AdamW):
                 [],
                 [state["step"] for state in states],
                 fused=True,
+                found_inf=unsound,
                 amsgrad=False,
                 beta1=beta1,
                 beta2=beta2,

@@ -84,11 +84,23 @@ def test_the_step_and_the_clipped_norm_of_shards_are_those_of_torch() -> None:
             (scale * net(torch.ones(2, 6))).sum().backward()
         norm = clip(list(ours.parameters()), 1.0)
         expected = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
-        assert norm == pytest.approx(float(expected))
+        assert float(norm) == pytest.approx(float(expected))
         for adam in steps:
             adam.step()
         for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("found", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_changes_no_weight(found: float) -> None:
+    net = nn.Linear(6, 5)
+    adam = ShardedAdamW(net.parameters(), lr=0.1, fused=True)
+    before = [weight.detach().clone() for weight in net.parameters()]
+    net(torch.full((2, 6), found)).sum().backward()
+    norm = clip(list(net.parameters()), 1.0)
+    adam.step(norm=norm)
+    assert not norm.isfinite() and all(torch.equal(*pair) for pair in zip(before, net.parameters(), strict=True))
+    assert all(float(state["step"]) == 0 for state in adam.state.values())
 
 
 def test_norms_with_a_gate_or_of_an_unknown_kind_keep_their_own_way() -> None:
