@@ -291,6 +291,8 @@ def main() -> int:
     held: list[FileLock] = []
     pulse, board = HeartbeatThread(), StatusFolder(sys.argv[2]) if len(sys.argv) == 3 else None
     rank = int(os.environ.get("RANK", "0"))
+    # batches differ in size, and without it a GPU's allocator asks the driver hundreds of times a step
+    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     if board is not None and rank == 0:
         REPORTS.to(board)
     try:
