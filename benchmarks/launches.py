@@ -48,6 +48,8 @@ from schemas.config.training import TrainConfig
 BASELINE = Path(__file__).with_name("launches_baseline.json")
 SIZE: dict[str, Any] = {"hidden": 64, "layers": 4, "vision_hidden": 64, "vision_layers": 4, "vision_intermediate": 84}
 """Sizes of the models; calls depend on the numbers of layers alone. 84 is no multiple of 8, as Qwen2.5-VL's 3420."""
+TEXTS = [f'Click on the "{one}" button.' for one in NAMES] * 8
+"""Sample texts of the models' tokenisers."""
 BATCH, CAP = 12, 1536
 """Samples of the step, and tokens of a micro-batch: the step has several."""
 TOKENS = (4, 12)
@@ -193,8 +195,7 @@ def measure(chosen: argparse.Namespace) -> list[Row]:
     for kind in KINDS[:2] if chosen.short else KINDS:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            texts = [f'Click on the "{one}" button.' for one in NAMES] * 8
-            build_random(kind, texts, 0, folder / "built", **SIZE)  # type: ignore[arg-type]
+            build_random(kind, TEXTS, 0, folder / "built", **SIZE)  # type: ignore[arg-type]
             rows.append({"family": kind, **count_step(folder / "built", folder), **count_token(folder / "built")})
     return rows
 

@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from benchmarks.launch_mode import Launches
-from benchmarks.launches import SIZE, count_token, traced_step
+from benchmarks.launches import SIZE, TEXTS, count_token, traced_step
 from models.random_vlm import KINDS, build_random
 from tests.tiers import NIGHTLY
-
-TEXTS = ["Click on the target."] * 8
 
 
 @pytest.mark.slow
