@@ -250,12 +250,10 @@ class Slots:
         return self._keys[layer], self._values[layer]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-        """Attends from each row's token to its row."""
-        grouped = query.shape[1] != key.shape[1]
-        made = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=self._mask, scale=scaling, enable_gqa=grouped
-        )
-        return made.transpose(1, 2)
+        """Attends from each row's token to its row; heads that share keys are queries of one head."""
+        grouped = query.reshape(len(key), key.shape[1], -1, query.shape[3])
+        made = F.scaled_dot_product_attention(grouped, key, value, attn_mask=self._mask, scale=scaling)
+        return made.reshape(query.shape).transpose(1, 2)
 
     def get_seq_length(self, _: int = 0) -> int:
         """Returns 0: positions are always given."""

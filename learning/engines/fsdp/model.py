@@ -269,6 +269,8 @@ def shard(
     _widen(net, dtype, frozen)
     blocks = [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]
     if compiled:
+        # blocks of both stacks share one function of the library, each with and without gradients
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
         for block in blocks:
             block.forward = torch.compile(block.forward, dynamic=True)  # dynamic, since packings differ in length
     alone = world == 1 and _fits_alone(net, device, compute, train)

@@ -140,6 +140,11 @@ def test_rows_of_a_batch_are_prefilled_together_and_equal_rows_only_once(tmp_pat
     assert len({one.token_ids for one in together[:3]}) > 1
 
 
+def test_heads_that_share_keys_say_what_the_library_says(tmp_path: Path) -> None:
+    build_random("qwen2_5_vl", TEXTS, 0, tmp_path / "model", heads=4, kv_heads=2)
+    assert_alike(whole(tmp_path / "model"), policy(tmp_path / "model"), batches()[2], 1.0)
+
+
 def test_a_prompt_takes_the_place_of_a_row_that_has_ended(tmp_path: Path) -> None:
     build_random("qwen2_5_vl", TEXTS, 0, tmp_path / "model")
     model = policy(tmp_path / "model", batch=2)
