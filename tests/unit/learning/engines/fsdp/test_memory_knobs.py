@@ -9,11 +9,14 @@ from safetensors.torch import load_file
 
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
+from learning.engines.fsdp import model
 from learning.engines.fsdp.adapters import is_adapter
 from learning.engines.fsdp.engine import FsdpEngine
+from learning.engines.fsdp.model import compiles
 from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
+from learning.parallel.packed_attention import PackedDocuments, packed_attention
 from learning.trainer import train
 from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, TrainConfig
 from schemas.failure import UsageError
@@ -76,6 +79,32 @@ def test_blocks_are_not_compiled_without_a_compiler(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"train\.compiled`: a C\+\+ compiler"):
         FsdpEngine(job(tmp_path, "qwen3_vl", compiled=True), 0, 1)
+
+
+def test_blocks_are_compiled_for_long_trainings_on_a_gpu_that_has_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    config, gpu = TrainConfig(), torch.device("cuda")
+    assert not compiles(config, torch.device("cpu"), 1000, lines.append)
+    assert not compiles(config, gpu, 99, lines.append) and not lines
+    monkeypatch.setattr(model, "find_spec", lambda _: True)
+    assert compiles(config, gpu, 100, lines.append) and not lines
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not compiles(config, gpu, 100, lines.append)
+    assert len(lines) == 1 and "blocks run uncompiled" in lines[0]
+
+
+def test_attention_of_packed_documents_breaks_no_graph_and_is_compiled_once() -> None:
+    """The meta device takes a GPU's branches."""
+    compiled = torch.compile(packed_attention, backend="eager", fullgraph=True, dynamic=True)
+    torch._dynamo.utils.counters.clear()
+    for edges in ((0, 32, 64), (0, 10, 20, 90), (0, 5, 50)):
+        q, k, v = (torch.empty(1, heads, edges[-1], 16, device="meta", dtype=torch.bfloat16) for heads in (4, 2, 2))
+        packed = PackedDocuments.of(edges, device="meta")
+        made, _ = compiled(torch.nn.Module(), q, k, v, None, packed=packed)
+        assert made.shape == (1, edges[-1], 4, 16)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
 
 
 def test_a_bf16_base_beside_adapters_gives_the_gradient_of_an_fp32_one(tmp_path: Path) -> None:
