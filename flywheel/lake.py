@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from schemas.action import Action
     from schemas.tables.review import Decision, Review
-    from schemas.tables.step import EpisodeStep
-    from schemas.tables.trajectory import Episode
+    from schemas.tables.step import RecordedStep
+    from schemas.tables.trajectory import RecordedTrajectory
 
 STAGES = ("collected", "valid", "judged", "reviewed", "selected")
 """Columns of `OpenLake.funnel`, from the first stage to the last."""
@@ -32,7 +32,7 @@ class StoredTrajectory:
 
     row: Mapping[str, Any]
     """Its row of the table `trajectories` or `evaluation_trajectories`."""
-    steps: "tuple[EpisodeStep, ...]"
+    steps: "tuple[RecordedStep, ...]"
     _lake: StoredLake
 
     def actions(self, step: int) -> "list[Action]":
@@ -218,7 +218,7 @@ class OpenLake:
         evaluations: bool = False,
         order: str = "newest",
         limit: int = 20,
-    ) -> "list[Episode]":
+    ) -> "list[RecordedTrajectory]":
         """Find trajectories, as `flywheel trajectories` does.
 
         Args:

@@ -20,7 +20,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import PlainResult, StageResult
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.promote.contest import broken_making, interim_looks, looked_at, opponent, unread
+from tasks.promote.contest import broken_making, inaction, interim_looks, looked_at, opponent
 from tasks.running.console import bar, print_line
 from tasks.running.run import Run
 from tasks.running.stage import stage
@@ -249,7 +249,7 @@ def summary(rows: Sequence[Evaluation]) -> Summary:
         task: TaskRate(successes[task] / len(of), len(of), sum(row.reward or 0.0 for row in of) / len(of))
         for task, of in sorted(by_task.items())
     }
-    return Summary(interval.mean, (interval.low, interval.high), tasks, dict(failed), unread(rows))
+    return Summary(interval.mean, (interval.low, interval.high), tasks, dict(failed), inaction(rows))
 
 
 def evaluation_of(

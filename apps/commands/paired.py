@@ -27,7 +27,7 @@ from tasks.running.console import make_table, out
 
 if TYPE_CHECKING:
     from flywheel import StoredTrajectory
-    from schemas.tables.step import EpisodeStep
+    from schemas.tables.step import RecordedStep
 
 OUTCOMES = {True: "success", False: "failure"}
 
@@ -130,7 +130,7 @@ def _outcome(side: PolicySide) -> Text:
     return Text(f"{side.outcome}{reward}", colour)
 
 
-def _cell(step: "EpisodeStep | None") -> Text:
+def _cell(step: "RecordedStep | None") -> Text:
     if step is None:
         return Text("")
     thought = f"\n{harmless(step.thought)}" if step.thought else ""

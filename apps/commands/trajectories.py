@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flywheel import StoredTrajectory
-    from schemas.tables.step import EpisodeStep
+    from schemas.tables.step import RecordedStep
     from schemas.tables.tag import Tag
     from tasks.shared.finding import Found, FoundTrajectory
     from tasks.shared.many import Decided
@@ -172,7 +172,7 @@ def check_pictures(gif: Path | None, strip: Path | None) -> None:
             raise UsageError(f"{path}: there is no folder {path.parent}.", "Make it, or name another file.")
 
 
-def done_in_words(step: "EpisodeStep") -> str:
+def done_in_words(step: "RecordedStep") -> str:
     """Describes the actions of a step and, if one was not performed, the reason."""
     from schemas.action import in_words
 
@@ -198,7 +198,7 @@ def _as_dict(one: "FoundTrajectory") -> dict[str, Any]:
     }
 
 
-def step_as_dict(step: "EpisodeStep") -> dict[str, Any]:
+def step_as_dict(step: "RecordedStep") -> dict[str, Any]:
     """Converts a step to JSON."""
     kept = ("step", "actor", "thought", "actions", "action_error", "screenshot", "next_screenshot", "frames")
     return {name: getattr(step, name) for name in kept} | {"actions": [json.loads(one) for one in step.actions]}

@@ -164,7 +164,7 @@ def _data_router(desk: Desk) -> APIRouter:
     return routes
 
 
-class Asked(BaseModel):
+class ByPerson(BaseModel):
     """The person who presses a button."""
 
     model_config = ConfigDict(extra="forbid")
@@ -172,7 +172,7 @@ class Asked(BaseModel):
     person: Storable
 
 
-class RetrainAsked(Asked):
+class RetrainAsked(ByPerson):
     """A retraining."""
 
     like: Storable | None = None
@@ -198,12 +198,12 @@ def live_router(desk: Desk) -> APIRouter:
         return JSONResponse({**first, "revision": found.revision()})
 
     @routes.post("/api/pause", status_code=201)
-    def pause(given: Asked) -> dict[str, str]:
+    def pause(given: ByPerson) -> dict[str, str]:
         require_name(given.person)
         return {"paused": pause_lake(lake, "stopped on the dashboard", given.person).text}
 
     @routes.post("/api/resume", status_code=201)
-    def resume(given: Asked) -> dict[str, bool]:
+    def resume(given: ByPerson) -> dict[str, bool]:
         require_name(given.person)
         return {"was_paused": resume_lake(lake)}
 

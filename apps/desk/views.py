@@ -11,7 +11,7 @@ from schemas.observation import elements_of
 from schemas.tables.annotation import Annotation
 from schemas.tables.evaluation_trajectory import EvaluationTrajectory
 from schemas.tables.review import Review
-from schemas.tables.step import EpisodeStep
+from schemas.tables.step import RecordedStep
 from schemas.tables.task import short_names
 from schemas.tables.verdict import DECISION, PERSON, Verdict
 from storage.catalog import ask
@@ -192,7 +192,7 @@ def _holds(verdict: Verdict, decision: Verdict | None) -> bool:
     return decision is None or verdict.gate in (JUDGE, PERSON) or verdict.created_at >= decision.created_at
 
 
-def _steps(steps: Sequence[EpisodeStep], reviews: Sequence[Review], noted: Sequence[Annotation]) -> list[StepView]:
+def _steps(steps: Sequence[RecordedStep], reviews: Sequence[Review], noted: Sequence[Annotation]) -> list[StepView]:
     corrected = {one.step: one for one in reviews if one.decision == "correct"}
     shown: list[StepView] = []
     starts = 0.0

@@ -116,7 +116,7 @@ The configuration `trajectories` has a row per trajectory, with its first and la
 trajectories that measure policies: do not train on it."""
 
 
-class _Row(OpenModel):
+class _StepRow(OpenModel):
     trajectory_id: Annotated[Storable, Field(min_length=1)]
     step: Annotated[int, Field(ge=0, lt=MOST_STEPS)]
     n_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = None
@@ -196,7 +196,7 @@ class HuggingFace(Format):
         Raises:
             UsageError: no file has rows of steps.
         """
-        held: list[tuple[RecordPlace, _Row, Exchanged]] = []
+        held: list[tuple[RecordPlace, _StepRow, Exchanged]] = []
         for place, part in each(source, _step_rows(source), self._part):
             if isinstance(part, RecordRefused):
                 yield place, part
@@ -209,8 +209,8 @@ class HuggingFace(Format):
         if held:
             yield _joined(held)
 
-    def _part(self, value: Any, source: ImportSource, place: RecordPlace) -> tuple[_Row, Exchanged]:
-        row = model_of(_Row, value, place)
+    def _part(self, value: Any, source: ImportSource, place: RecordPlace) -> tuple[_StepRow, Exchanged]:
+        row = model_of(_StepRow, value, place)
         others = {name: one for name, one in row.others.items() if name not in SCHEMA.names and one is not None}
         step = replace(_step(row, source, place), extra={self.name: _plain(others)} if others else {})
         instruction = instructed(row.instruction, place, "instruction")
@@ -285,7 +285,7 @@ def _holds_steps(file: Path) -> bool:
         return True
 
 
-def _step(row: _Row, source: ImportSource, place: RecordPlace) -> ExchangedStep:
+def _step(row: _StepRow, source: ImportSource, place: RecordPlace) -> ExchangedStep:
     screen = picture_in(row.image, source, place, "image")
     frames = tuple(picture_in(one, source, place, f"frames.{at}") for at, one in enumerate(row.frames or ()))
     about, thought, text = StepAbout(target=False if row.target is False else None), row.thought or "", row.text or ""
@@ -304,7 +304,7 @@ def _between(frames: tuple[Picture, ...], actions: int) -> tuple[Picture, ...]:
 
 
 def _joined(
-    held: list[tuple[RecordPlace, _Row, Exchanged]],
+    held: list[tuple[RecordPlace, _StepRow, Exchanged]],
 ) -> tuple[RecordPlace, Exchanged | RecordRefused]:
     """Return the trajectory of consecutive rows, or a refusal if rows are missing or out of order."""
     place, first, record = held[0]

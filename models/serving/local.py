@@ -37,8 +37,8 @@ from models.sampling import choose
 from models.serving.rows import (
     ROOM,
     Layers,
-    PackedRows,
     PrefilledRow,
+    PrefillRows,
     Slots,
     rows_attention_of,
     use_one_call_for_screens,
@@ -239,7 +239,9 @@ class Prefill:
             given |= {name: torch.cat([one[name] for one in shown]) for name in _PICTURES}
             given["mm_token_type_ids"] = packed("mm_token_type_ids")
         places = torch.cat([positions[:, row.number, row.span] for row in rows], dim=1)[:, None]
-        cache = PackedRows([row.known for row in rows], [row.span.stop - row.span.start for row in rows], places.device)
+        cache = PrefillRows(
+            [row.known for row in rows], [row.span.stop - row.span.start for row in rows], places.device
+        )
         with rows_attention_of(self._model):
             # the base model, since the logits of a prompt's inner tokens are not needed
             self._model.base_model(

@@ -59,7 +59,7 @@ def rows_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    rows: "PackedRows | Slots | None" = None,
+    rows: "PrefillRows | Slots | None" = None,
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int | None = None,
     **_: Any,
@@ -90,7 +90,7 @@ for _name in (ROWS, SCREENS):
     ALL_ATTENTION_FUNCTIONS.register(_name, rows_attention)
 
 
-class PackedRows:
+class PrefillRows:
     """The cache of one prefill: keys and values of packed rows, each after its kept beginning.
 
     Args:

@@ -6,18 +6,18 @@ kept trajectories.
 """
 
 from schemas.table import Blob, Int32, Row, Table, Text, between, matches, not_null, unique
-from schemas.tables.step import EpisodeStep
-from schemas.tables.trajectory import Episode
+from schemas.tables.step import RecordedStep
+from schemas.tables.trajectory import RecordedTrajectory
 
 
-class EvaluationTrajectory(Episode):
+class EvaluationTrajectory(RecordedTrajectory):
     """The outcome of one episode of an evaluation."""
 
     suite: Text
     """Suite of the evaluation, as in `evaluations`."""
 
 
-class EvaluationStep(EpisodeStep):
+class EvaluationStep(RecordedStep):
     """One step of an evaluation: a screen, and the reply to it. Its tokens are not stored."""
 
 

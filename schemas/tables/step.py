@@ -18,7 +18,7 @@ from schemas.table import (
 )
 
 
-class EpisodeStep(Row):
+class RecordedStep(Row):
     """One step of an episode, collected for data or rolled out for an evaluation."""
 
     trajectory_id: Text
@@ -80,7 +80,7 @@ class EpisodeStep(Row):
         return [one for one in (self.screenshot, *self.frames, self.next_screenshot) if one]
 
 
-class Step(EpisodeStep):
+class Step(RecordedStep):
     """One step of one trajectory: a screen, and the reply to it with all its actions."""
 
 

@@ -15,7 +15,7 @@ IMPORT = "import"
 """The `policy` of imported trajectories and the `actor` of their steps."""
 
 
-class Episode(Row):
+class RecordedTrajectory(Row):
     """The outcome of one episode, collected for data or rolled out for an evaluation."""
 
     trajectory_id: Text
@@ -57,7 +57,7 @@ class Episode(Row):
     """For an imported trajectory: JSON of the record's data that has no column, by format."""
 
 
-class Trajectory(Episode):
+class Trajectory(RecordedTrajectory):
     """The outcome of one episode that was collected for data."""
 
 

@@ -5,7 +5,7 @@ from typing import get_args
 from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, between, not_null, one_of, unique
 from schemas.tables.trajectory import Route
 
-ROUTES: tuple[str, ...] = get_args(Route)
+ROUTES: tuple[Route, ...] = get_args(Route)
 """Routes of data. `sft`: training imitates the trajectory. `ct`: training uses its screens. `rl`: only training on
 groups uses it. `quarantine`: no training uses it until a reviewer decides. `none`: it is no evidence about the
 policy."""

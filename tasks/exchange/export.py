@@ -228,7 +228,8 @@ def _targets_of(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -
         at = row["trajectory_id"], row["step"]
         given[at[0]][at[1]] = Correction.model_validate({**row, "taught": at in instead})
     withheld = {row["trajectory_id"] for row in rows if row["withheld"]}
-    decided = {row["trajectory_id"]: (row["route"], row["reason"]) for row in rows if row["route"] in ROUTES}
+    routed = (row for row in rows if row["route"] in ROUTES)
+    decided: dict[str, tuple[Route, str]] = {one["trajectory_id"]: (one["route"], one["reason"]) for one in routed}
     thoughts: dict[str, dict[int, str]] = defaultdict(dict)
     for row in ask(lake, "exchange_thoughts").to_pylist():
         thoughts[row["trajectory_id"]][row["step"]] = row["better"]

@@ -115,7 +115,7 @@ def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: Polic
     rows = _acted(lake, row)
     if not rows:
         return None
-    if (sentence := unread(rows)) and config.promote.unparsable < 1:
+    if (sentence := inaction(rows)) and config.promote.unparsable < 1:
         fix = "check `policy.family`" if config.policy.given else "it needs a longer training (`train.steps_first`)"
         return without_test("reject", f"broken: {sentence}; {fix}")
     share = _unparsable(rows)
@@ -138,7 +138,7 @@ def _acted(lake: Lake, row: PolicyVersion) -> list[Evaluation]:
     return [one for one in found if one.success is not None and one.unparsable is not None]
 
 
-def unread(rows: Sequence[Evaluation]) -> str:
+def inaction(rows: Sequence[Evaluation]) -> str:
     """Return a sentence if every trajectory failed at a reply without an action; else an empty text."""
     ended = [row for row in rows if row.success is not None and row.unparsable is not None]
     if not ended or not all(row.unparsable and not row.success for row in ended):

@@ -9,7 +9,7 @@ from schemas.failure import UsageError
 from schemas.tables.evaluation import SUITES, Evaluation
 from schemas.tables.evaluation_trajectory import EvaluationTrajectory
 from schemas.tables.promotion import Promotion
-from schemas.tables.step import EpisodeStep
+from schemas.tables.step import RecordedStep
 from storage.lake import Lake
 from tasks.promote.events import event_of
 from tasks.shared.policies import ancestry, policies, policy_row
@@ -45,7 +45,7 @@ class PolicySide:
     evaluation: Evaluation
     row: EvaluationTrajectory | None
     """The trajectory; None if the evaluation did not keep it."""
-    steps: Sequence[EpisodeStep]
+    steps: Sequence[RecordedStep]
 
     @property
     def outcome(self) -> Literal["success", "failure", "environment"]:
@@ -87,7 +87,7 @@ class SideBySide:
         return "" if row is None else row.instruction
 
     @property
-    def steps(self) -> Iterator[tuple[EpisodeStep | None, EpisodeStep | None]]:
+    def steps(self) -> Iterator[tuple[RecordedStep | None, RecordedStep | None]]:
         """Yields the steps of both policies by number; None after the last step of one."""
         return zip_longest(self.a.steps, self.b.steps)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from schemas.failure import UsageError
 from schemas.tables.evaluation_trajectory import EvaluationTrajectory
-from schemas.tables.trajectory import Episode, Trajectory
+from schemas.tables.trajectory import RecordedTrajectory, Trajectory
 from schemas.tables.verdict import ROUTES
 from storage.catalog import answers, ask
 from storage.lake import Lake
@@ -60,7 +60,7 @@ class Wanted:
 class FoundTrajectory:
     """A trajectory with the decision about it."""
 
-    row: Episode
+    row: RecordedTrajectory
     route: str | None
     """None if no filter has processed the trajectory."""
     reason: str
@@ -140,7 +140,7 @@ def found_of(lake: Lake, name: str) -> FoundTrajectory:
     return _with_decisions(lake, [row])[0]
 
 
-def outcome_of(row: Episode) -> Outcome:
+def outcome_of(row: RecordedTrajectory) -> Outcome:
     """Return the outcome of a trajectory."""
     if row.success is None:
         return "unknown" if row.failure_boundary is None else "environment"
@@ -152,7 +152,7 @@ def _total(lake: Lake, parameters: dict[str, Any]) -> int:
     return first[0].total if first else 0
 
 
-def _with_decisions(lake: Lake, rows: Sequence[Episode]) -> list[FoundTrajectory]:
+def _with_decisions(lake: Lake, rows: Sequence[RecordedTrajectory]) -> list[FoundTrajectory]:
     ids, iterations = [row.trajectory_id for row in rows], sorted({row.iteration for row in rows})
     table = ask(lake, "found_decisions", ids=ids, iterations=iterations)
     about = {one["trajectory_id"]: one for one in table.to_pylist()}

@@ -9,7 +9,7 @@ from PIL import Image
 from rollout.trajectory import FinishedTrajectory
 from schemas.config.sections import EvaluateConfig
 from schemas.tables.evaluation_trajectory import EvaluationScreenshot, EvaluationStep, EvaluationTrajectory
-from schemas.tables.trajectory import Episode
+from schemas.tables.trajectory import RecordedTrajectory
 from storage.filters import quoted
 from storage.lake import Lake
 
@@ -20,7 +20,7 @@ EFFORT, METHOD = 20, 2
 _NO_TOKENS = {"token_ids": None, "logprobs": None}
 
 
-def is_kept(config: EvaluateConfig, row: Episode) -> bool:
+def is_kept(config: EvaluateConfig, row: RecordedTrajectory) -> bool:
     """Whether an evaluation keeps this trajectory. The draw depends on its task and seed alone."""
     digest = hashlib.sha256(f"{row.task_id}|{row.seed}".encode()).digest()
     share = config.keep_successes if row.success else config.keep_failures

@@ -12,9 +12,9 @@ from learning.algorithms.method import DataSource, method_of
 from schemas.config import Config
 from schemas.failure import UnknownId, UsageError
 from schemas.tables.evaluation_trajectory import EvaluationStep, EvaluationTrajectory
-from schemas.tables.step import EpisodeStep, Step
+from schemas.tables.step import RecordedStep, Step
 from schemas.tables.task import GuiTask, Split
-from schemas.tables.trajectory import SPLIT_STARTS, Episode, Trajectory
+from schemas.tables.trajectory import SPLIT_STARTS, RecordedTrajectory, Trajectory
 from storage.catalog import stream
 from storage.lake import Lake
 from tasks.shared.suite import made_tasks
@@ -61,7 +61,7 @@ def trajectory_of(lake: Lake, name: str) -> Trajectory:
     return row
 
 
-def episode_of(lake: Lake, name: str) -> Episode:
+def episode_of(lake: Lake, name: str) -> RecordedTrajectory:
     """Return a trajectory, collected or kept by an evaluation.
 
     Args:
@@ -71,7 +71,10 @@ def episode_of(lake: Lake, name: str) -> Episode:
     Raises:
         UnknownId: no trajectory has this id, or several ids begin so; the hint lists them.
     """
-    kinds: dict[str, type[Episode]] = {"trajectories": Trajectory, "evaluation_trajectories": EvaluationTrajectory}
+    kinds: dict[str, type[RecordedTrajectory]] = {
+        "trajectories": Trajectory,
+        "evaluation_trajectories": EvaluationTrajectory,
+    }
     for table, kind in kinds.items():
         iterations = lake.read(table, ["iteration"], {"trajectory_id": name})["iteration"].to_pylist()
         if iterations and (rows := lake.rows(kind, {"iteration": iterations[0], "trajectory_id": name})):
@@ -85,7 +88,7 @@ def episode_of(lake: Lake, name: str) -> Episode:
     raise UnknownId(f"`trajectory_id`: there is no trajectory {name[:80]!r}.", "`flywheel trajectories` finds ids.")
 
 
-def steps_of(lake: Lake, row: Episode) -> Sequence[EpisodeStep]:
+def steps_of(lake: Lake, row: RecordedTrajectory) -> Sequence[RecordedStep]:
     """Return the steps of a trajectory, collected or kept by an evaluation, in order."""
     where = {"iteration": row.iteration, "trajectory_id": row.trajectory_id}
     kind = EvaluationStep if isinstance(row, EvaluationTrajectory) else Step

@@ -135,22 +135,20 @@ def _alone(action: Action) -> Call | None:
 def _computer(action: Action) -> list[dict[str, Any]] | None:
     match action:
         case Click() | LeftDouble() | TripleClick() | RightSingle() | MiddleSingle():
-            return [{"action": "click", "coordinate": _at(action.x, action.y), **CLICKS[action.type]}]
+            return [{"action": "click", **_place(action.x, action.y), **CLICKS[action.type]}]
         case Move():
             return [{"action": "mouse_move", "coordinate": _at(action.x, action.y)}]
         case MouseDown() | MouseUp():
             name = "mouse_down" if isinstance(action, MouseDown) else "mouse_up"
             button = {} if action.button == "left" else {"button": action.button}
-            moved = (
-                [{"action": "mouse_move", "coordinate": _at(action.x, action.y or 0.0)}] if action.x is not None else []
-            )
-            return [*moved, {"action": name, **button}]
+            place = _place(action.x, action.y)
+            return [*([{"action": "mouse_move", **place}] if place else []), {"action": name, **button}]
         case Drag():
             ends = {"start_coordinate": _at(action.x, action.y), "coordinate": _at(action.to_x, action.to_y)}
             return [{"action": "drag", **ends}]
         case Scroll():
-            place = {} if action.x is None else {"coordinate": _at(action.x, action.y or 0.0)}
-            return [{"action": "scroll", "direction": action.direction, "amount": SCROLL, **place}]
+            where = _place(action.x, action.y)
+            return [{"action": "scroll", "direction": action.direction, "amount": SCROLL, **where}]
         case Type(content=text):
             entered = text.endswith("\n")
             return [
@@ -180,8 +178,8 @@ def _mobile(action: Action) -> list[dict[str, Any]] | None:
     match action:
         case Click():
             return [{"action": "tap", "coordinate": _at(action.x, action.y)}]
-        case LeftDouble():
-            return [{"action": "tap", "coordinate": _at(action.x, action.y), "clicks": 2}]
+        case LeftDouble(x=float(x), y=float(y)):
+            return [{"action": "tap", "coordinate": _at(x, y), "clicks": 2}]
         case LongPress():
             held = {} if action.seconds is None else {"duration": action.seconds}
             return [{"action": "long_press", "coordinate": _at(action.x, action.y), **held}]
@@ -204,6 +202,11 @@ def _mobile(action: Action) -> list[dict[str, Any]] | None:
 
 _SWIPES = {"up": (0, 1), "down": (0, -1), "left": (1, 0), "right": (-1, 0)}
 """Direction of the finger for a scroll's direction."""
+
+
+def _place(x: float | None, y: float | None) -> dict[str, Any]:
+    """Return the argument of a place; none for the pointer's."""
+    return {} if x is None or y is None else {"coordinate": _at(x, y)}
 
 
 def _at(x: float, y: float) -> list[int]:

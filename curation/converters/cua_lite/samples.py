@@ -55,7 +55,7 @@ class _SampleMetadata(BaseModel):
     others: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
-class _Row(OpenModel):
+class _SampleRow(OpenModel):
     images: list[Any]
     messages: Any
     metadata: Any
@@ -68,7 +68,7 @@ class _Exact(BaseModel):
 
 
 @dataclass
-class _Turn:
+class _SampleTurn:
     """A reply, and what followed it."""
 
     message: int
@@ -90,12 +90,12 @@ def exchanged_of_sample(value: Any, pictured: Pictured, place: RecordPlace) -> E
     Raises:
         RecordRefused: a field is invalid, or the row is no trajectory.
     """
-    row = model_of(_Row, value, place)
+    row = model_of(_SampleRow, value, place)
     metadata = _below("metadata", lambda: model_of(_SampleMetadata, _json(row.metadata, "", place), place), place)
     _check_kind(metadata, place)
     known = _known(metadata, place)
     others = {name: one for name, one in metadata.others.items() if name != OWN}
-    reading = _Reading(row, place, pictured)
+    reading = _SampleReader(row, place, pictured)
     reading.read(items_of(_json(row.messages, "messages", place)))
     steps = list(reading.steps(others))
     exact = fields_of(fields_of(metadata.others.get(OWN)).get("exact"))
@@ -173,20 +173,20 @@ def _exact_step(step: ExchangedStep, exact: Any, place: RecordPlace) -> Exchange
     return replace(step, actions=actions, text=held.text, thought=held.thought, error=None)
 
 
-class _Reading:
+class _SampleReader:
     """Reads the messages of a row.
 
     Args:
         row: the row. place: its place. pictured: returns the picture of a cell.
     """
 
-    def __init__(self, row: _Row, place: RecordPlace, pictured: Pictured) -> None:
+    def __init__(self, row: _SampleRow, place: RecordPlace, pictured: Pictured) -> None:
         self._row, self._place, self._pictured = row, place, pictured
         self.instruction: str | None = None
         self.system: list[Any] = []
         self.after: Picture | None = None
         """The screen after the last reply; None if there is none."""
-        self._turns: list[_Turn] = []
+        self._turns: list[_SampleTurn] = []
         self._screen: Picture | None = None
         self._fresh = False
 
@@ -217,7 +217,7 @@ class _Reading:
             if part.get("type") not in PARTS:
                 problem = f"{str(part.get('type'))[:80]!r} is no part of an assistant message ({', '.join(PARTS)})"
                 raise RecordRefused(self._place, f"content.{number}.type", problem)
-        self._turns.append(_Turn(at, reply, self._screen, self._fresh or not self._turns))
+        self._turns.append(_SampleTurn(at, reply, self._screen, self._fresh or not self._turns))
         self._fresh = False
 
     def _observe(self, message: _Message, parts: list[dict[str, Any]], where: str) -> None:
@@ -284,7 +284,7 @@ class _Reading:
                 frames=self._frames(turn, read),
             )
 
-    def _frames(self, turn: _Turn, read: LiteRead) -> tuple[Picture, ...]:
+    def _frames(self, turn: _SampleTurn, read: LiteRead) -> tuple[Picture, ...]:
         """Return the screens between the actions of a reply, up to the first that is unknown."""
         shots = list[Picture | None]()
         for call, effects in zip(turn.reply.tool_calls or (), read.counts, strict=False):
@@ -301,7 +301,7 @@ class _Reading:
         return tuple(cast(Picture, shot) for shot in between) if len(read.actions) > 1 else ()
 
 
-def _kept(turn: _Turn) -> dict[str, Any]:
+def _kept(turn: _SampleTurn) -> dict[str, Any]:
     """Return the values of a reply and its results that no column has."""
     content = [part for part in turn.reply.content or () if part.get("type") not in ("text", REASONING)]
     calls = [one.model_dump(mode="json") for one in turn.reply.tool_calls or ()]
