@@ -12,8 +12,8 @@ from itertools import islice
 _NEVER = r"(?:_never_used_\w+)?"
 """Suffix of the names of tags that some of UI-TARS-2's servers write."""
 _LINES = re.compile(r"\A\n(.*)\n\Z", re.DOTALL)
-_MOST_TAGS = 24
-"""Maximum tags that are tried as the end of an argument."""
+_MOST_TAGS = 256
+"""Maximum tags that are tried as the end of an argument, so that reading takes linear time."""
 _BEFORE = 100
 """Maximum white space before a tag that begins a line, in characters."""
 
@@ -40,6 +40,7 @@ class XmlGrammar:
     Args:
         tag: matches the beginning of a call (`call`) or an argument (`argument`), or an end tag (`closed`).
         ended: matches the text behind the end of an argument; anywhere else, `</parameter>` is part of the argument.
+        following: matches the end of a call on a line of its own and the next call, which no text contains.
         texts: arguments that hold any text, white space and tags included.
         escapes: whether a written \\n at the end of a text is a new line.
         trims: whether one new line at each end of a text belongs to its tags, even if only one end has one.
@@ -47,6 +48,7 @@ class XmlGrammar:
 
     tag: re.Pattern[str]
     ended: re.Pattern[str]
+    following: re.Pattern[str]
     texts: frozenset[str]
     escapes: bool
     trims: bool
@@ -57,7 +59,7 @@ class XmlGrammar:
         at = start
         while tag := self.tag.search(text, at):
             if name := tag["argument"]:
-                value, at, closed = self._argument(text, tag)
+                value, at, closed = self._argument(text, tag, call is None or call.closed)
                 if call is not None:
                     twice = call.twice or (name if name in call.arguments else "")
                     arguments = {**call.arguments, name: value}
@@ -72,31 +74,37 @@ class XmlGrammar:
         if call is not None:
             yield replace(call, end=len(text), closed=False)
 
-    def _argument(self, text: str, opened: re.Match[str]) -> tuple[str, int, bool]:
+    def _argument(self, text: str, opened: re.Match[str], ends: bool) -> tuple[str, int, bool]:
         """Finds the value of an argument, where the text after it begins, and whether its end is written.
 
-        A text ends at the `</parameter>` before the next argument or the call's end, or at an earlier tag that begins a
-        line. An end tag that begins a line is part of a text whose `</parameter>` follows within the call.
+        A text ends at the first `</parameter>` before another argument or the call's end; all other tags before it are
+        part of the text. Without such a `</parameter>`, the text ends at any `</parameter>` or at a tag that begins a
+        line, whichever is first. `ends` is False if an earlier text of the call has no such `</parameter>`, because
+        then this text has none either.
         """
         first, line, beyond = self.tag.search(text, opened.end()), None, False
         if opened["argument"] not in self.texts:
             end = first.start() if first else len(text)
             value, closed = text[opened.end() : end].strip(), first is not None
             return value, end, closed
-        for tag in islice(self.tag.finditer(text, opened.end()), _MOST_TAGS):
+        following = self.following.search(text, opened.end()) if ends else None
+        stop = following.end() if following else len(text)
+        for tag in islice(self.tag.finditer(text, opened.end(), stop), _MOST_TAGS):
             if tag["closed"] == "/parameter":
                 last = beyond and not text[tag.end() :].strip()
                 if not last and self.ended.match(text, tag.end()):
                     return self._value(text[opened.end() : tag.start()], True), tag.start(), True
+                line = line or tag
                 continue
             before = text[max(opened.end(), tag.start() - _BEFORE) : tag.start()].rstrip(" \t")
             begins = before.endswith("\n")
             line = line or (tag if begins else None)
-            if line and not tag["closed"]:
+            beyond = beyond or (begins and tag["closed"] not in (None, "/function"))
+            if line and not ends:
                 break
-            beyond = beyond or (begins and tag["closed"] != "/function")
         if line:
-            return self._value(text[opened.end() : line.start()], False), line.start(), False
+            written = line["closed"] == "/parameter"
+            return self._value(text[opened.end() : line.start()], written), line.start(), False
         end = first.start() if first else len(text)
         return self._value(text[opened.end() : end], False), end, False
 
@@ -110,18 +118,31 @@ class XmlGrammar:
 
 
 def _grammar(
-    around: str, texts: tuple[str, ...], escapes: bool = False, trims: bool = False, name: str = r"\w+"
+    around: str,
+    texts: tuple[str, ...],
+    escapes: bool = False,
+    trims: bool = False,
+    name: str = r"\w+",
+    once: bool = False,
 ) -> XmlGrammar:
+    """Builds a grammar; `once` is for one call between the tags `around`, else there may be several."""
     tag = re.compile(
         rf"<(?:function{_NEVER}(?:=|\s+name=)['\"]?(?P<call>{name})['\"]?"
         rf"|parameter{_NEVER}(?:=|\s+name=)['\"]?(?P<argument>{name})['\"]?"
         rf"|(?P<closed>/(?:parameter|function|{around})){_NEVER})\s*>"
     )
     ended = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/{around})|\Z)")
-    return XmlGrammar(tag, ended, frozenset(texts), escapes, trims)
+    between = rf"</{around}{_NEVER}\s*>\s*<{around}{_NEVER}\s*>\s*"
+    following = re.compile(
+        rf"^[ \t]*(?:</function{_NEVER}\s*>\s*)?{between}<function"
+        if once
+        else rf"^[ \t]*</function{_NEVER}\s*>\s*(?:{between})?<function",
+        re.MULTILINE,
+    )
+    return XmlGrammar(tag, ended, following, frozenset(texts), escapes, trims)
 
 
 SEED = _grammar("seed:tool_call", ("content", "text"), escapes=True)
 """UI-TARS-2's calls."""
-QWEN = _grammar("tool_call", ("text",), trims=True, name=r"[\w.-]+")
+QWEN = _grammar("tool_call", ("text",), trims=True, name=r"[\w.-]+", once=True)
 """Calls of Qwen3.5 and its successors (their chat templates)."""

@@ -95,6 +95,7 @@ def test_a_call_of_xml_counts_where_it_begins_a_line_and_a_tag_in_a_sentence_doe
     [
         "a <function=wait> b", "</parameter>", "a </parameter> b", "  indented", "trailing  ", "\n", "\n\n", " \na",
         "<parameter=content>", "</function>", "a</seed:tool_call>b", "\ta\n",
+        "a\n<parameter=foo>\nb", "<function=wait>\n",
     ],
 )  # fmt: skip
 def test_ui_tars_2_types_tags_and_blanks_as_they_are(text: str) -> None:

@@ -331,7 +331,18 @@ def test_arguments_that_no_action_has_are_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a <function=wait> b", "</parameter>", " a ", "\n", "<tool_call>", "{", "[1, 2]", "5"]
+    "text",
+    [
+        *("a <function=wait> b", "</parameter>", " a ", "\n", "<tool_call>", "{", "[1, 2]", "5"),
+        *(
+            "a\n<parameter=foo>\nb",
+            "<parameter=foo>",
+            "<parameter=action>\nkey",
+            "<function=x>\n",
+            "a</parameter>\n</b>",
+        ),
+        *("a\n</function>\n<function=x>", "<parameter=x>\n" * 100, "<tool_call>\n<function=x>\n<parameter=text>\na"),
+    ],
 )
 @pytest.mark.parametrize("name", VERSIONS)
 def test_a_text_is_typed_as_it_is(name: str, text: str) -> None:
@@ -339,6 +350,19 @@ def test_a_text_is_typed_as_it_is(name: str, text: str) -> None:
     assert read(name, family.write(typed, SCREEN)).first == typed
     with pytest.raises(UsageError, match="no way to write the texts of this type"):
         family.write(act.Type(content="a</parameter>\n</function>\n"), SCREEN)
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+@pytest.mark.parametrize(
+    "behind", ["\n</parameter>\n</fuction>\n</tool_call>", "</parameter>\n<function>", "\n</function>\n</tool_call>"]
+)
+def test_a_text_ends_at_its_end_tag_also_in_a_call_with_a_wrong_end(name: str, behind: str) -> None:
+    begun = called("type", text="hello").partition("\n</parameter>\n</function>")[0]
+    assert begun.endswith("hello")
+    found = read(name, begun + behind)
+    assert found.first == act.Type(content="hello") and not found.unused
+    found = read(name, f"{begun}\n</function>\n</tool_call>\n{called('wait')}")
+    assert all_of(found) == [act.Type(content="hello"), act.Wait()]
 
 
 def thinking(family: ModelFamily) -> str:
