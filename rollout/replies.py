@@ -92,10 +92,13 @@ def corrected(step: Step, person: str, thought: str, action: Action, write: Writ
 
 
 def admitting(reply: StepReply) -> StepReply:
-    """Return a copy of a reply for use after an error. Its thought first admits the error, and it has no tokens."""
+    """Return a copy of a reply for use after an error. Its thought first admits the error.
+
+    No model wrote the copy, so it has no tokens and no family.
+    """
     completion = reply.completion
     assert completion.first is not None
     thought = reflective_thought(completion.thought or templated_thought(completion.first))
     text = format_reply(thought, completion.action_text)
-    shown = replace(completion, text=text, thought=thought, token_ids=(), logprobs=())
+    shown = replace(completion, text=text, thought=thought, token_ids=(), logprobs=(), family="")
     return replace(reply, completion=shown)

@@ -94,7 +94,9 @@ class _Session:
                 raise ActionFailure(completion.error or "no action in the reply")
             batch = await self._perform(sandbox, completion.actions, verifier)
             error = self.steps[-1].action_error or ""
-            self._add_past(PastStep(completion.thought, completion.action_text, _without_elements(seen), error))
+            sampled = completion.text if completion.family else ""
+            shown = _without_elements(seen)
+            self._add_past(PastStep(completion.thought, completion.action_text, shown, error, sampled))
             seen, observe_ms = await self._observe(sandbox) if batch.reached else (seen, 0.0)
             self._update_last(next_screenshot=_digest(seen.png))
             if (ended := self._ended(batch.last)) is not None:

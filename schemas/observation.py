@@ -75,6 +75,8 @@ class PastStep:
     observation: Observation
     error: str = ""
     """Reason why an action of the reply was not performed (`steps.action_error`); empty if all were performed."""
+    reply: str = ""
+    """The whole reply as the policy sampled it; empty if no model of a family replied, or the reply is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

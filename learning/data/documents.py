@@ -116,7 +116,7 @@ def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation])
     ]
     errors = rollout.past_errors or ("",) * len(read)
     return [
-        PastStep(reply.thought, reply.action_text, screen, error)
+        PastStep(reply.thought, reply.action_text, screen, error, reply.text)
         for reply, screen, error in zip(read, before, errors, strict=True)
     ]
 

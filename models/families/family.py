@@ -31,7 +31,7 @@ from models.families.prompt import (
 )
 from models.families.reading import ParsedReply, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
-from models.families.thinking import opened, read_reply
+from models.families.thinking import opened, read_reply, split_reply
 from models.policy import Context
 from models.tiny.tokens import GRID
 from schemas.action import Action, UseTool, texts_of
@@ -198,6 +198,7 @@ class ModelFamily:
                 thought=self._mark(turn.thought),
                 action_text=self._marked_action_text(turn.action_text),
                 error=self._mark(turn.error),
+                reply=self.marked_reply(turn.reply) if turn.reply else "",
             )
             for turn in context.turns
         ]
@@ -284,6 +285,19 @@ class ModelFamily:
         """Builds the turns behind the instruction: step by step a screen and the reply to it, then the current
         screen. `result` writes the result of a reply's call, if the prompt has it."""
         return steps_of(context, self.rule, reply, self.limits, self.collapsed, result)
+
+    def sampled(self, turn: PastStep) -> tuple[str, str] | None:
+        """Splits the reply of a past step, as it was sampled, into thinking and answer.
+
+        Returns:
+            The thinking without its tags, and the answer. None if the reply is unknown or has no action in this
+            family's notation; the prompt then has the thought and the action in the family's usual form.
+        """
+        action = unmarked(turn.action_text)
+        if not action or action not in unmarked(turn.reply):
+            return None
+        size = turn.observation.width, turn.observation.height
+        return split_reply(turn.reply, lambda answer: self.read_answer(answer, size))
 
     def refused_tool(self, turn: PastStep) -> str:
         """Returns the reason why a function of the environment refused the call of a past step; empty if none did."""

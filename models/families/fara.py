@@ -157,7 +157,7 @@ class Fara7Family(QwenFamily):
             if image or not position:
                 chat.append({"role": "user", "content": [*image, text_part(asked)]})
             if position < len(turns):
-                chat.append(text_turn("assistant", self._reply(turns[position].thought, turns[position].action_text)))
+                chat.append(text_turn("assistant", self._written(turns[position])))
         return chat
 
     def write(self, action: Action, screen: Size) -> str:

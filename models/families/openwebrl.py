@@ -17,6 +17,7 @@ from typing import Any
 from models.completion import MAX_ACTIONS
 from models.families.code.arguments import Arguments, presses, written_seconds
 from models.families.code.calls import MAX_CALLS
+from models.families.outside import unmarked
 from models.families.prompt import Message, screen_part, text_part, text_turn
 from models.families.qwen import QwenFamily
 from models.families.reading import WIDE, ParsedReply, Sides, is_true, place_in, typing
@@ -154,7 +155,7 @@ class OpenWebRlFamily(QwenFamily):
             tail = "\n</observation>" + ("\n</tool_response>" if position else "")
             chat.append({"role": "user", "content": self._observed(head, screen, tail, position, position >= folded)})
             if position < len(turns):
-                chat.append(text_turn("assistant", self._reply(turns[position].thought, turns[position].action_text)))
+                chat.append(text_turn("assistant", self._written(turns[position])))
         return chat
 
     def write(self, action: Action, screen: Size) -> str:
@@ -207,6 +208,13 @@ class OpenWebRlFamily(QwenFamily):
 
     def _read(self, answer: str, sides: Sides) -> ParsedReply:
         return replace(read_calls(answer, sides, self.spec), tagged=True)
+
+    def _written(self, turn: PastStep) -> str:
+        """Returns the reply of a past step with its thinking: as it was sampled, or in the usual form."""
+        if (sampled := self.sampled(turn)) is None:
+            return self._reply(turn.thought, turn.action_text)
+        begun = not sampled[0] or unmarked(turn.reply).lstrip().startswith("<")
+        return turn.reply if begun else f"{OPEN}\n{turn.reply}"
 
     def _reply(self, thought: str, written: str) -> str:
         forms = (lambda inner: f"{OPEN}\n{inner}\n{CLOSE}\n\n{written}",)

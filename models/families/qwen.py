@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from models.families.family import QWEN25, ModelFamily
+from models.families.outside import unmarked
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
 from models.families.reading import WIDE, ParsedReply
 from models.families.screen import Size
@@ -29,7 +30,7 @@ from schemas.action import Action, CallUser, Press, Release
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name
-from schemas.observation import Observation
+from schemas.observation import Observation, PastStep
 
 _ACTION = re.compile(r"^[ \t]*Action[:：][ \t]*", re.MULTILINE)
 TOOLS: Mapping[str, str] = {"computer": "computer_use", "mobile": "mobile_use", "grounding": "computer_use"}
@@ -83,7 +84,7 @@ class QwenFamily(ModelFamily):
             else:
                 chat.append(screen_turn(screen, self.limits) if shown else text_turn("user", self.collapsed))
             if position < len(kept):
-                chat.append(text_turn("assistant", self._reply(kept[position].thought, kept[position].action_text)))
+                chat.append(text_turn("assistant", self._written(kept[position])))
         return chat
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
@@ -113,6 +114,18 @@ class QwenFamily(ModelFamily):
     def reply(self, thought: str, actions: Sequence[Action], screen: Size) -> str:
         """Writes a whole reply: the thought, then the call."""
         return self._reply(thought, self.write_actions(actions, screen))
+
+    def _written(self, turn: PastStep) -> str:
+        """Returns the reply of a past step: as it was sampled, without its thinking, or in the usual form."""
+        usual = self._reply(turn.thought, turn.action_text)
+        sampled = None if self.template == "grounding" else self.sampled(turn)
+        if sampled is None:
+            return usual
+        thinking, answer = sampled
+        if not thinking.strip():
+            return answer
+        kept = unmarked(turn.thought).strip() == unmarked(thinking).strip()  # the answer has no words of its own
+        return usual if kept else answer.lstrip()
 
     def _reply(self, thought: str, written: str) -> str:
         if not thought or self.template == "grounding":

@@ -292,12 +292,23 @@ class Qwen35Family(QwenFamily):
         return readable(thought, written, forms, lambda answer: self.read_answer(answer, (1000, 1000)))
 
     def _past(self, turn: PastStep) -> Message:
-        """Builds a past turn, with its thinking where this version's chat template takes it from."""
-        reply = self._reply(turn.thought, self._in_xml(turn.action_text))
-        thinking, end, answer = reply.partition(f"\n{THOUGHT_END}\n\n")
-        if not (self.reasons and end and thinking.startswith(f"{THINKS}\n")):
-            return text_turn("assistant", reply)
-        return {**text_turn("assistant", answer), REASONED: thinking.removeprefix(f"{THINKS}\n")}
+        """Builds a past turn as it was sampled, with its thinking where this version's chat template takes it from."""
+        written = self._in_xml(turn.action_text)
+        sampled = self.sampled(turn) if written == turn.action_text else None
+        if sampled is None:
+            reply = self._reply(turn.thought, written)
+            thinking, end, answer = reply.partition(f"\n{THOUGHT_END}\n\n")
+            if not (end and thinking.startswith(f"{THINKS}\n")):
+                return text_turn("assistant", reply)
+            thinking = thinking.removeprefix(f"{THINKS}\n")
+        else:
+            thinking, answer = sampled[0].strip(), sampled[1]
+            if not thinking:
+                return text_turn("assistant", answer)
+            answer = answer.lstrip("\n")
+        if self.reasons:
+            return {**text_turn("assistant", answer), REASONED: thinking}
+        return text_turn("assistant", f"{_between(thinking)}{answer}")
 
     def _in_xml(self, written: str) -> str:
         """Converts calls that a server parsed to JSON back to XML."""

@@ -99,6 +99,26 @@ def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
     return replace(found, thought=inner.strip() or (thinking.strip() if held else ""))
 
 
+def split_reply(reply: str, read: Callable[[str], ParsedReply]) -> tuple[str, str]:
+    """Splits a reply, marked or not, into thinking and answer as `read_reply` does.
+
+    Returns:
+        The thinking without the tags around it (empty if there is none), and the answer; a reply without thinking is
+        the answer, unchanged. Marks stay.
+    """
+    plain = unmarked(reply)
+    start = header.end() if (header := _HEADER.match(plain)) else 0
+    answer = _answered(plain[start:], read)[1]
+    begin = len(plain) - len(answer)
+    ends = deque(_END.finditer(plain, start, begin), maxlen=1)
+    if not ends:
+        return "", reply
+    opened = _FIRST.match(plain[start:])
+    places = [*(place for place, character in enumerate(reply) if character != SELECTOR), len(reply)]
+    first = places[start + opened.end() if opened else start]
+    return reply[first : places[ends[0].start()]], reply[places[begin] :]
+
+
 def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, ParsedReply]:
     """Splits a reply into thinking and answer, and reads the answer.
 

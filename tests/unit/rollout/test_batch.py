@@ -74,6 +74,12 @@ def test_a_click_and_typing_of_one_call_are_one_step_and_remembered_as_one_reply
     assert found.trajectory.termination == "call_user"
 
 
+def test_a_past_step_has_the_reply_that_a_model_of_a_family_sampled() -> None:
+    model, other = replace(reply(WAIT), text="Action:  wait", family="qwen3-vl"), reply(WAIT)
+    _, policy = rolled(model, other, reply(END))
+    assert [turn.reply for turn in policy.shown[2].turns] == ["Action:  wait", ""]
+
+
 def test_the_screens_between_the_actions_are_recorded() -> None:
     target = act.Click(x=0.5, y=0.5)
     found, _ = rolled(reply(WAIT, MISS, target, WAIT), reply(END))

@@ -1,6 +1,7 @@
 """Functions of the environment: listed in the prompt, called as the action `tool`, refused with a reason."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,9 +103,10 @@ def test_the_reason_of_a_refused_call_follows_it_in_acting_and_in_training(name:
     rollout = Rollout("t", 2, "k", ("a", "b"), "Do it.", replies, "r", past_errors=(why, "missed"))
     history = tuple(Past(thought, (to_json(one),), error) for thought, one, error in steps)
     sample = TrainSample("k", ("a", "b"), "Do it.", history, "So.", (to_json(click),))
-    for document in (rollout, sample):
+    sampled = [replace(turn, reply=reply) for turn, reply in zip(turns, replies, strict=True)]
+    for document, past in ((rollout, sampled), (sample, turns)):
         messages, _ = chat_of(document, family, [SIZE, SIZE], 0)
-        assert messages == family.chat(Context("Do it.", tuple(turns), SCREEN, 0))
+        assert messages == family.chat(Context("Do it.", tuple(past), SCREEN, 0))
 
 
 @pytest.mark.parametrize(("name", "template"), [one for one in ASKED if one not in TOOLED])

@@ -53,11 +53,13 @@ def directory(folder: Path) -> Any:
 
 
 def rollouts(policy: PolicyConfig, count: int) -> list[Rollout]:
-    """A trajectory's replies, as a model gives them: the prompt has opened their thinking."""
+    """A trajectory's replies, as a model gives them: the prompt has opened their thinking, and some have another layout
+    than the family writes."""
     family = family_of(policy)
     size = (screen(0).width, screen(0).height)
     replies = [family.reply(f"Step {number}.\n\nAction: Wait.", [Wait()], size) for number in range(count)]
     replies = [reply.removeprefix("<think>\n") for reply in replies]
+    replies[1::2] = [reply.replace("\n<tool_call>", "\n\n\n<tool_call>") for reply in replies[1::2]]
     names = [f"screen-{number}" for number in range(count)]
     return [
         Rollout(
@@ -98,7 +100,8 @@ def test_each_target_comes_behind_the_prompt_that_was_read_at_acting(
             for text in documents[number].past_replies:
                 seen = screen(0)
                 read = family.read(Completion(text), (seen.width, seen.height))
-                turns.append(PastStep(read.thought, read.action_text, Observation(b"", seen.width, seen.height, "")))
+                blank = Observation(b"", seen.width, seen.height, "")
+                turns.append(PastStep(read.thought, read.action_text, blank, reply=text))
             chat = family.chat(Context("Do it.", tuple(turns), screen(0), 0, thinks=family.thinks))
             assert whole[:begin].tolist() == tokens(as_sent(chat, place, policy))
             assert targets[begin - 1 : measure.item.tokens].tolist() == list(measure.reply)
