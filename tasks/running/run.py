@@ -5,11 +5,13 @@ records. A stage that is called alone makes its own run. Ids of trajectories do 
 writes the same keys.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -52,6 +54,8 @@ class Run:
     clock: Clock = field(default_factory=Clock)
 
 
+DRAWN = re.compile(r"([a-z]+-[a-z]+)?")
+"""Name that Prefect draws."""
 _under_way: ContextVar[Run | None] = ContextVar("run", default=None)
 _unrecorded: ContextVar[str] = ContextVar("unrecorded", default="")
 """Name of the flow that runs without a Prefect server."""
@@ -120,8 +124,19 @@ def flow_name() -> str:
 
 
 def run_name() -> str:
-    """Return the name of the flow run for Prefect: the flow's name, and the run's id in the lake."""
-    return f"{flow_run.flow_name}-{flow_run.id}"
+    """Return the name of the flow run for Prefect: the flow, what it works on, and the name that a person typed.
+
+    Prefect draws two words, such as `bold-fox`, as the name of a run without a name.
+    """
+    given, typed = flow_run.parameters, flow_run.name or ""
+    config = given.get("config")
+    named = config.name if isinstance(config, Config) else str(config or "")
+    on = next((str(given[key]) for key in ("policy", "directory") if given.get(key)), named)
+    on = f"like {given['like']}" if given.get("like") else on
+    explained = f"{flow_run.flow_name} {Path(on).name}".strip()
+    if typed.startswith(explained):  # the run is repeated
+        return typed
+    return explained if DRAWN.fullmatch(typed) else f"{explained}: {typed}"
 
 
 def _identity() -> str:
