@@ -212,7 +212,12 @@ def _check_outcome(there: ImportRecord, request: Request, iteration: int) -> Non
     if there.demonstrations != request.demonstrations:
         was = "" if there.demonstrations else "out"
         problem = f"{request.path} is {label_of(iteration)} already, with{was} --demonstrations."
-        raise UsageError(problem, "Give the same option; people and judges can still decide how they ended.")
+        decision = "reject" if there.demonstrations else "accept"
+        ids = f"flywheel trajectories --iteration={iteration} --ids"
+        raise UsageError(
+            problem,
+            f"Give the same option. Or decide on it: `{ids} | flywheel trajectories decide {decision} --ids -`.",
+        )
 
 
 def _claim(number: int) -> str:
