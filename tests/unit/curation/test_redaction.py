@@ -129,14 +129,14 @@ def test_a_short_password_is_taken_out_of_what_was_typed_and_not_of_other_words(
 def test_secrets_in_notes_and_in_a_tools_arguments_are_taken_out() -> None:
     screen, number = picture(200), int(CARD.replace(" ", ""))
     call = UseTool(name="pay", arguments={"id": MAIL, "cards": [{"number": number, "cvc": 7}], "ok": True})
-    typing = ExchangedStep(screen, "", Type(content="cat")), ExchangedStep(screen, "", Click(x=0.2, y=0.45))
+    typing = ExchangedStep(screen, "", (Type(content="cat"),)), ExchangedStep(screen, "", (Click(x=0.2, y=0.45),))
     steps = (
         typing[1],
         typing[0],
-        ExchangedStep(screen, "", call),
-        ExchangedStep(screen, "", Note(content=f"cat {CARD}")),
+        ExchangedStep(screen, "", (call,)),
+        ExchangedStep(screen, "", (Note(content=f"cat {CARD}"),)),
     )
-    more = ExchangedStep(screen, "", UseTool(name="log_in", arguments={"word": "cat", "user": "concat"}))
+    more = ExchangedStep(screen, "", (UseTool(name="log_in", arguments={"word": "cat", "user": "concat"}),))
     left = Redactor().record(Exchanged("one", "Pay", (*steps, more)), {screen.sha256: FORM})
     arguments = {"id": "[redacted e-mail]", "cards": [{"number": "[redacted card]", "cvc": 7}], "ok": True}
     assert left.steps[2].action == UseTool(name="pay", arguments=arguments)
