@@ -34,11 +34,13 @@ _KEYS: Mapping[str, int] = {
     "home": 122, "end": 123, "pageup": 92, "pagedown": 93, "arrowup": 19, "arrowdown": 20, "arrowleft": 21,
     "arrowright": 22, "shift": 59, "shiftright": 60, "ctrl": 113, "ctrlright": 114, "alt": 57, "altright": 58,
     "meta": 117, "metaright": 118, "apps": 82, "space": 62, "printscreen": 120, "volumeup": 24, "volumedown": 25,
-    "volumemute": 164, "browserback": 4, "browserhome": 3, "playpause": 85,
+    "volumemute": 164, "clear": 28, "browserback": 4, "browserhome": 3, "playpause": 85,
     **{chr(97 + n): 29 + n for n in range(26)}, **{str(n): 7 + n for n in range(10)},
     **{f"f{n}": 130 + n for n in range(1, 13)},
 }  # fmt: skip
 """Android's key code of each key, by canonical name."""
+_EVENTS: Mapping[str, int] = {"power": 26, "camera": 27}
+"""Android's key code of each key event that no keyboard has."""
 
 
 def line_of(action: act.Action, width: int, height: int, keyboard: bool, drag_by: DragBy = "swipe") -> str:
@@ -104,6 +106,8 @@ def _scroll(action: act.Scroll, width: int, height: int) -> str:
 
 
 def _hotkey(action: act.Hotkey, width: int, height: int) -> str:
+    if action.key in _EVENTS:
+        return _key(_EVENTS[action.key])
     keys = keys_of(action.key)
     if missing := [key.name for key in keys if key.name not in _KEYS]:
         raise ActionFailure(f"a phone has no key {missing[0]!r}")

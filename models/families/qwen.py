@@ -15,6 +15,7 @@ a sample could not reproduce it.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from models.families.family import QWEN25, ModelFamily
@@ -52,7 +53,7 @@ class QwenFamily(ModelFamily):
     asks_without = False
     label: ClassVar[str] = ""
     """Text that a thought begins with."""
-    spec: ClassVar[Tool] = Tool()
+    spec: Tool = Tool()
     """The tools whose calls are read."""
 
     own_dialect = "tool_call"
@@ -60,6 +61,7 @@ class QwenFamily(ModelFamily):
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
         self.tool = TOOLS[self.template]
+        self.spec = replace(self.spec, phone=True) if self.template == "mobile" else self.spec
 
     def messages(self, context: Context) -> list[Message]:
         """Builds a chat of tools, then the instruction with the first shown screen, then replies and screens."""

@@ -61,6 +61,7 @@ from schemas.action import (
     PressEnter,
     PressHome,
     PressMenu,
+    PressRecent,
     Release,
     RightSingle,
     Scroll,
@@ -72,7 +73,7 @@ from schemas.action import (
     point_of,
     type_and_place,
 )
-from schemas.keyboard import MAX_KEYS, names_of, pyautogui_names, single, together_in
+from schemas.keyboard import MAX_KEYS, is_key, names_of, pyautogui_names, single, together_in
 from schemas.problem import named_problem
 
 NAMES = ("computer_use", "mobile_use", "computer")
@@ -113,6 +114,13 @@ _HELD = {"key_down": Press, "key_up": Release}
 _BUTTONS: dict[str, Action] = {
     "back": PressBack(), "home": PressHome(), "enter": PressEnter(), "menu": PressMenu()
 }  # fmt: skip
+_EVENTS: dict[str, Action] = {
+    "home": PressHome(), "back": PressBack(), "menu": PressMenu(), "app_switch": PressRecent(),
+    "del": Hotkey(key="backspace"), "forward_del": Hotkey(key="delete"),
+    "move_home": Hotkey(key="home"), "move_end": Hotkey(key="end"),
+}  # fmt: skip
+"""Android's key events whose names mean another key on a keyboard, or none."""
+_EVENT = re.compile(r"[a-z][a-z0-9_]{1,31}")
 _WRAPPING = re.compile(r"""\A(?:keys\s*+=\s*+)?[\["']*+(?=\w)|(?<=\w)["'\]]++\Z""")
 """What models write around a key that is already an item of a list, as in `keys=["ctrl"`."""
 _COMMA = re.compile(r"""["']?\s*+,\s*+["']?(?=\w)""")
@@ -156,6 +164,7 @@ class Tool:
         named: whether each action is a function, so that the name of a call is its action.
         enters: whether typing presses enter if the call does not say so.
         value: converts an argument that is a text, by its name.
+        phone: whether `key` means key events of a phone, whose `home` and `back` are its buttons.
         open: whether a call of any other name is a call of a function of the environment; otherwise it is an error.
     """
 
@@ -170,6 +179,7 @@ class Tool:
     enters: bool = False
     value: Callable[[str, str], Any] = field(default=lambda name, text: text)
     open: bool = False
+    phone: bool = False
 
 
 def read_calls(text: str, sides: Sides, tool: Tool | None = None) -> ParsedReply:
@@ -405,7 +415,21 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None, tool: Tool) ->
         return [*before, Type.model_validate({"content": text})], at
     if name in _HELD:
         return _held(name, given), at
+    if name == "key" and tool.phone:
+        return [_key_event(given)], at
     return [_plain(name, given)], at
+
+
+def _key_event(given: Arguments) -> Action:
+    """Converts a key event of a phone; an environment performs or refuses an event that no keyboard has."""
+    names = [str(one) for one in flat(keys_of(given))]
+    if len(names) != 1:
+        return Hotkey(key=together_in(names))
+    event = names[0].strip().lower().removeprefix("keycode_")
+    if event in _EVENTS:
+        return _EVENTS[event]
+    unknown = _EVENT.fullmatch(event) and not is_key(event)
+    return Hotkey(key=event if unknown else together_in([event if is_key(event) else names[0]]))
 
 
 def _plain(name: str, given: Arguments) -> Action:
@@ -586,6 +610,9 @@ def _mobile(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
         return [{"action": "open", "text": action.app_name}]
     if isinstance(action, PressBack | PressHome | PressEnter | PressMenu):
         return [{"action": "system_button", "button": action.type.removeprefix("press_").capitalize()}]
+    if isinstance(action, PressRecent) or (isinstance(action, Hotkey) and len(names_of(action.key)) == 1):
+        events = {event for event, meant in _EVENTS.items() if meant == action}
+        return [{"action": "key", "text": min(events) if events else cast(Hotkey, action).key}]
     return _either(action)
 
 

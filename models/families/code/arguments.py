@@ -32,7 +32,7 @@ from schemas.action import (
     Wait,
     point_of,
 )
-from schemas.keyboard import is_modifier, names_of, together, usual
+from schemas.keyboard import is_key, is_modifier, names_of, together, usual
 
 ENTERS = ("press_enter", "enter")
 """Arguments of typing that press enter after it."""
@@ -105,6 +105,8 @@ def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[A
         ValueError: this project has no such action.
     """
     if isinstance(action, Hotkey):
+        if not all(map(is_key, names_of(action.key))):  # a phone's key event
+            return [action] * presses(given)
         names = both(held(given, at_place=False), names_of(action.key))
         return [Hotkey(key=together(_with_others(names or [], given)))] * presses(given)
     if isinstance(action, Wait | LongPress) and action.seconds is None:

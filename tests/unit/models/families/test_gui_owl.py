@@ -114,6 +114,16 @@ def test_a_drag_begins_where_the_mouse_was_moved_to() -> None:
     ("arguments", "action", "unused"),
     [
         ({"action": "key", "text": "volume_up"}, act.Hotkey(key="volume_up"), ()),
+        ({"action": "key", "text": "volume_down"}, act.Hotkey(key="volume_down"), ()),
+        ({"action": "key", "text": "power"}, act.Hotkey(key="power"), ()),
+        ({"action": "key", "text": "KEYCODE_CAMERA"}, act.Hotkey(key="camera"), ()),
+        ({"action": "key", "text": "clear"}, act.Hotkey(key="clear"), ()),
+        ({"action": "key", "text": "home"}, act.PressHome(), ()),
+        ({"action": "key", "text": "back"}, act.PressBack(), ()),
+        ({"action": "key", "text": "KEYCODE_APP_SWITCH"}, act.PressRecent(), ()),
+        ({"action": "key", "text": "del"}, act.Hotkey(key="backspace"), ()),
+        ({"action": "key", "text": "media_record"}, act.Hotkey(key="media_record"), ()),
+        ({"action": "key", "text": "enter"}, act.Hotkey(key="enter"), ()),
         ({"action": "long_press", "time": 2, **CLICK}, act.LongPress(x=0.5, y=0.3, seconds=2), ()),
         ({"action": "long_press", "time": 20, **CLICK}, act.LongPress(x=0.5, y=0.3, seconds=5), ("time=20",)),
         ({"action": "system_button", "button": "Menu"}, act.PressMenu(), ()),
@@ -134,11 +144,23 @@ def test_an_action_of_the_phone_is_read(arguments: dict[str, Any], action: Actio
     assert (found.first, found.unused) == (action, unused), found.error
 
 
+@pytest.mark.parametrize("name", ["gui-owl-1.5", "qwen2.5-vl", "qwen3-vl", "qwen3.5", "qwen3.8"])
+@pytest.mark.parametrize("key", ["power", "camera", "volumeup", "clear", "home", "end", "delete", "backspace", "enter"])
+def test_a_key_event_of_a_phone_is_written_as_it_is_read(name: str, key: str) -> None:
+    family = made(name, "mobile")
+    for action in (act.Hotkey(key=key), act.PressRecent()):
+        assert family.read(Completion(family.reply("I press it.", [action], PHONE)), PHONE).actions == (action,)
+
+
+def test_a_key_event_that_no_keyboard_has_is_refused_on_a_computer() -> None:
+    found = read("computer", called("computer", action="key", text="camera"))
+    assert found.first is None and "there is no key 'camera'" in (found.error or "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         ({"action": "system_button", "button": "Power"}, "there is no action for the button 'Power'"),
-        ({"action": "key", "text": "camera"}, "there is no key 'camera'"),
         ({"action": "open"}, "`text` is missing"),
         ({"action": "click", "coordinate": [500, 1001]}, "click.y: should be less than or equal to 1"),
     ],
