@@ -76,6 +76,10 @@ PLAIN = {"qwen2_5_vl": "pixels", "qwen3_vl": "thousandths", "qwen3_vl_moe": "tho
 VERSIONS = (("reasoning_effort", "qwen3.8"), ("preserve_thinking", "qwen3.6"), ("<function=", "qwen3.5"))
 """Families of the types `qwen3_5` and `qwen3_5_moe` by a text that only their chat templates have, newest first. A
 checkpoint without such a chat template was not trained on calls as XML."""
+NAMED_VERSIONS = {"qwen3.5": "qwen3.5", "qwen3.6": "qwen3.6", "qwen3.7": "qwen3.6", "qwen3.8": "qwen3.8"}
+"""Families of these types by the version in a checkpoint's name; `auto` refuses one that its template contradicts."""
+QWEN_CUA = "qwen-cua", "qwen3.6"
+"""Name of Qwen-CUA, and its family; its chat template may be that of the checkpoint it was trained from."""
 TAUGHT = "<tool_call>"
 """Token of every published Qwen2.5-VL and Qwen3-VL, and of all models that were trained from them."""
 
@@ -105,6 +109,7 @@ _FAMILIES_OF: Mapping[str, tuple[str, ...]] = {
 """Families of the models in `_TRAINED` that have one, the newest first."""
 _PEOPLE_TOO = ("mano",)
 """Names of such models that are also common names of people, and so of folders."""
+_QWEN_VERSION = re.compile(r"(?<![a-z])qwen[-_ ]?(3[._]\d)(?!\d)")
 _SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
 """The size in a published model's name, such as 7B or A3B."""
 _NAMELESS = re.compile(r"[0-9a-f]{12,}|\d+(?:\.\d+)?[bB](?![a-zA-Z]).*", re.DOTALL)
@@ -184,6 +189,8 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
     names, own, bases = _called(directory, architecture)
+    if BY_MODEL_TYPE[kind] == "qwen3.5":
+        family = _agreed(directory, family, names, wrong)
     if kind in PLAIN and not _is_taught(directory):
         family, own, bases = PLAIN[kind], [], []
     if other := _other(_OWNERS[BY_MODEL_TYPE[kind]], names, own, bases):
@@ -317,6 +324,31 @@ def _version(directory: Path) -> str:
     """Selects the family of a Qwen3.5 or its successor by the chat template; empty if there is no known one."""
     text = _chat_template(directory)
     return next((name for mark, name in VERSIONS if mark in text), "") if "<function=" in text else ""
+
+
+def _agreed(directory: Path, family: str, names: Sequence[str], wrong: type[FlywheelError]) -> str:
+    """Returns the family that the name and the chat template of a Qwen3.5 or its successor agree on.
+
+    Args:
+        directory: the checkpoint.
+        family: the family by its chat template.
+        names: its names; the first name with a version counts.
+        wrong: type of the error if name and chat template disagree.
+    """
+    for name in names:
+        if _holds(name, QWEN_CUA[0]):
+            return QWEN_CUA[1]
+        found = _QWEN_VERSION.search(name.lower())
+        meant = NAMED_VERSIONS.get(f"qwen{found[1].replace('_', '.')}") if found else None
+        if meant and meant != family:
+            raise wrong(
+                f"`policy.family` is auto, and {directory} is named {name!r} after {meant}, but its chat "
+                f"template is that of {family}.",
+                f"Set policy.family to {meant} or {family}, whichever it was trained in.",
+            )
+        if meant:
+            break
+    return family
 
 
 def _chat_template(directory: Path) -> str:

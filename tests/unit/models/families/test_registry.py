@@ -56,7 +56,7 @@ def test_the_chat_template_of_a_qwen3_5_or_a_successor_decides(
 
 
 def test_only_the_chat_template_that_transformers_takes_decides(tmp_path: Path) -> None:
-    base = checkpoint(tmp_path / "Qwen3.5-9B", "qwen3_5")
+    base = checkpoint(tmp_path / "base", "qwen3_5")
     (base / "chat_template.jinja").write_text(XML)
     (base / "tokenizer_config.json").write_text(json.dumps({"chat_template": EFFORT + XML}))
     assert name_of(PolicyConfig(base=str(base))) == "qwen3.5"
@@ -70,6 +70,44 @@ def test_only_the_chat_template_that_transformers_takes_decides(tmp_path: Path) 
     escaped = json.dumps({"chat_template": XML}).replace("<", "\\u003c")
     (base / "tokenizer_config.json").write_text(escaped)
     assert name_of(PolicyConfig(base=str(base))) == "qwen3.5"
+
+
+@pytest.mark.parametrize(
+    ("called", "marks", "family"),
+    [
+        *(
+            ("Qwen3.5-9B", XML, "qwen3.5"),
+            ("Qwen3.6-27B", XML + KEPT, "qwen3.6"),
+            ("Qwen3.7-9B", XML + KEPT, "qwen3.6"),
+        ),
+        *(("Qwen3.8-27B", EFFORT + XML, "qwen3.8"), ("my_qwen-3.8_run", EFFORT + XML, "qwen3.8")),
+        *(("Qwen-CUA-35B-A3B", XML, "qwen3.6"), ("Qwen-CUA-35B-A3B", XML + KEPT, "qwen3.6"), ("Qwen3", XML, "qwen3.5")),
+    ],
+)
+def test_a_name_with_a_version_agrees_with_the_chat_template(
+    tmp_path: Path, called: str, marks: str, family: str
+) -> None:
+    base = checkpoint(tmp_path / called, "qwen3_5")
+    (base / "chat_template.jinja").write_text(marks)
+    assert name_of(PolicyConfig(base=str(base))) == family
+
+
+@pytest.mark.parametrize(
+    ("called", "marks", "meant", "found"),
+    [
+        ("Qwen3.5-9B", XML + KEPT, "qwen3.5", "qwen3.6"),
+        ("Qwen3.8-27B", XML, "qwen3.8", "qwen3.5"),
+        ("Qwen3.6-27B", EFFORT + XML + KEPT, "qwen3.6", "qwen3.8"),
+    ],
+)
+def test_a_name_that_contradicts_the_chat_template_is_refused_with_both_families(
+    tmp_path: Path, called: str, marks: str, meant: str, found: str, sentence: Sentences
+) -> None:
+    base = checkpoint(tmp_path / called, "qwen3_5")
+    (base / "chat_template.jinja").write_text(marks)
+    with sentence.raises(UsageError, called, meant, found, hint=f"{meant} or {found}"):
+        name_of(PolicyConfig(base=str(base)))
+    assert name_of(PolicyConfig(base=str(base), family=meant)) == meant
 
 
 @pytest.mark.parametrize("called", ["Fara1.5-9B", "Holo3-35B-A3B", "UI-Venus-2-9B", "qwen3.5-9b-openwebrl-sft"])
