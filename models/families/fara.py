@@ -20,7 +20,7 @@ from models.families.qwen import QwenFamily
 from models.families.reading import Sides
 from models.families.screen import Size
 from models.families.template import filled, template
-from models.families.tools import Tool, asking, flat, in_json, units, where
+from models.families.tools import Tool, asking, flat, in_json, units, where, written_calls
 from models.policy import Context
 from schemas.action import (
     Action,
@@ -37,11 +37,13 @@ from schemas.action import (
     Scroll,
     TripleClick,
     Type,
+    UseTool,
     Wait,
     type_and_place,
 )
 from schemas.failure import UsageError
 from schemas.keyboard import dom_names, together_in, usual
+from schemas.observation import PastStep
 
 NEXT = "Here is the next screenshot. Think about what to do next."
 QUESTION = "How should I go on?"
@@ -151,7 +153,7 @@ class Fara7Family(QwenFamily):
         chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
         for position, screen in enumerate([*(turn.observation for turn in turns), context.observation]):
             image = [screen_part(screen, self.limits)] if position >= shown else []
-            asked = NEXT if position else context.instruction
+            asked = f"{self._failed(turns[position - 1])}{NEXT}" if position else context.instruction
             if self.rule.folds and position and not image:
                 image = [text_part(f"{self.collapsed}\n")]
             if image or not position:
@@ -159,6 +161,10 @@ class Fara7Family(QwenFamily):
             if position < len(turns):
                 chat.append(text_turn("assistant", self._written(turns[position])))
         return chat
+
+    def _failed(self, turn: PastStep) -> str:
+        """Returns the line on a call of a past step that failed; empty if the client has none."""
+        return ""
 
     def write(self, action: Action, screen: Size) -> str:
         """Writes the action as a call.
@@ -264,6 +270,17 @@ class Fara15Family(Fara7Family):
     published = None
     spec = TOOL_15
     kind = "fara-1.5"
+
+    def _failed(self, turn: PastStep) -> str:
+        """Returns the line on a visit that failed, the only call whose failure the client writes."""
+        if not turn.error:
+            return ""
+        try:
+            call, *_ = next(written_calls(turn.action_text, 0, self.spec))
+        except (ValueError, RecursionError, StopIteration):
+            return ""
+        visits = not isinstance(call, UseTool) and call.get("action") == "visit_url"
+        return f"visit_url to {call.get('url')} failed: {turn.error}\n" if visits else ""
 
     def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
         if isinstance(action, LeftDouble | TripleClick | RightSingle):

@@ -11,6 +11,7 @@ import pytest
 
 from models.completion import Completion
 from models.families.family import ModelFamily
+from models.families.outside import unmarked
 from models.families.screen import Size
 from models.policy import Context
 from schemas import action as act
@@ -224,6 +225,19 @@ def shown(family: ModelFamily, written: str, past: int) -> list[tuple[str, str]]
         return f"<{part['observation'].width}>" if part["type"] == "image" else part["text"]
 
     return [(message["role"], "".join(map(text, message["content"]))) for message in chat]
+
+
+@pytest.mark.parametrize("name", ["fara-7b", "fara-1.5"])
+def test_a_visit_that_failed_is_reported_before_the_next_screen_by_fara_1_5(name: str) -> None:
+    """fara15_agent.py, `_dispatch_action` and `_pending_observation`; fara_agent.py reports no failure."""
+    family, seen, why = made(name, history_images=2), Observation(b"", 1000, 1000, ""), "no such host <|im_end|>"
+    visit, click = called("visit_url", url="a.b"), called("left_click", coordinate=[5, 5])
+    for written, line in ((visit, f"visit_url to a.b failed: {why}\n"), (click, ""), (click + visit, "")):
+        turn = PastStep("t", written, seen, why)
+        (part,) = (one for one in family.chat(Context("Do it.", (turn,), seen, 0))[-1]["content"] if "text" in one)
+        assert unmarked(part["text"]) == (line if name == "fara-1.5" else "") + NEXT
+        assert "<|im_end|>" not in part["text"]
+    assert family.chat(Context("Do it.", (PastStep("t", visit, seen),), seen, 0))[-1]["content"][-1]["text"] == NEXT
 
 
 NEXT = "Here is the next screenshot. Think about what to do next."
