@@ -279,8 +279,9 @@ class Fara15Family(Fara7Family):
             call, *_ = next(written_calls(turn.action_text, 0, self.spec))
         except (ValueError, RecursionError, StopIteration):
             return ""
-        visits = not isinstance(call, UseTool) and call.get("action") == "visit_url"
-        return f"visit_url to {call.get('url')} failed: {turn.error}\n" if visits else ""
+        if isinstance(call, UseTool) or call.get("action") != "visit_url":
+            return ""
+        return f"visit_url to {call.get('url')} failed: {turn.error}\n"
 
     def _call(self, action: Action, sides: Sides) -> dict[str, Any] | None:
         if isinstance(action, LeftDouble | TripleClick | RightSingle):

@@ -25,15 +25,23 @@ from models.families.reading import WIDE, ParsedReply
 from models.families.screen import Size
 from models.families.template import filled, template
 from models.families.thinking import between, readable
-from models.families.tools import Tool, in_json, read_calls, write_calls
+from models.families.tools import Tool, in_json, read_calls, write_calls, written_calls
 from models.policy import Context
-from schemas.action import Action, CallUser, Press, Release
+from schemas.action import Action, CallUser, Press, Release, UseTool
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name
 from schemas.observation import Observation, PastStep
 
 _ACTION = re.compile(r"^[ \t]*Action[:：][ \t]*", re.MULTILINE)
+_LINE = re.compile(r"^[ \t]*Action:[ \t]*(\S.*)$", re.MULTILINE)
+_FUNCTIONS = {
+    "left_click": "click", "click": "click", "right_click": "rightClick", "middle_click": "middleClick",
+    "double_click": "doubleClick", "triple_click": "tripleClick", "type": "press", "key": "press",
+    "key_down": "keyDown", "key_up": "keyUp", "scroll": "scroll", "wait": "wait",
+    "mouse_move": "moveTo", "left_click_drag": "dragTo",
+}  # fmt: skip
+"""Function of pyautogui that EvoCUA's agent calls for an action."""
 TOOLS: Mapping[str, str] = {"computer": "computer_use", "mobile": "mobile_use", "grounding": "computer_use"}
 
 
@@ -69,9 +77,7 @@ class QwenFamily(ModelFamily):
         before, kept = context.turns[:folded], context.turns[folded:]
         if self.rule.folds:
             before, kept = (), context.turns
-        named = (
-            "\n".join(f"Step {number}: {_sentence(turn.thought)}" for number, turn in enumerate(before, 1)) or "None"
-        )
+        named = "\n".join(f"Step {number}: {self._listed(turn)}" for number, turn in enumerate(before, 1)) or "None"
         asked = context.instruction
         if self.template != "grounding":
             asked = (
@@ -117,6 +123,12 @@ class QwenFamily(ModelFamily):
         """Writes a whole reply: the thought, then the call."""
         return self._reply(thought, self.write_actions(actions, screen))
 
+    def _listed(self, turn: PastStep) -> str:
+        """Returns the text that lists a step without its screen: the thought from its first line with `Action:` on, or
+        all of it, as OSWorld's agent does."""
+        label = _ACTION.search(turn.thought)
+        return turn.thought[label.end() :].strip() if label else turn.thought
+
     def _written(self, turn: PastStep) -> str:
         """Returns the reply of a past step: as it was sampled, without its thinking, or in the usual form."""
         usual = self._reply(turn.thought, turn.action_text)
@@ -128,6 +140,10 @@ class QwenFamily(ModelFamily):
             return answer
         kept = unmarked(turn.thought).strip() == unmarked(thinking).strip()  # the answer has no words of its own
         return usual if kept else answer.lstrip()
+
+    def _before_call(self, turn: PastStep) -> str:
+        """Returns the text before the call in a past reply without its thinking."""
+        return self._written(turn).partition("<tool_call>")[0]
 
     def _reply(self, thought: str, written: str) -> str:
         if not thought or self.template == "grounding":
@@ -153,15 +169,6 @@ class QwenFamily(ModelFamily):
     def _format(self) -> str:
         """Returns the instructions on the reply's form, which follow the tools."""
         return ""
-
-
-def _sentence(thought: str) -> str:
-    """Returns the sentence for a step: the thought from its first line that begins with `Action:`, or else all of it.
-
-    OSWorld's agent lists only this sentence of each past step.
-    """
-    label = _ACTION.search(thought)
-    return thought[label.end() :].strip() if label else thought
 
 
 class Qwen25Family(QwenFamily):
@@ -198,6 +205,23 @@ class EvoCuaFamily(Qwen3Family):
             name = "key_down" if isinstance(action, Press) else "key_up"
             return in_json(self.tool, {"action": name, "keys": [pyautogui_name(action.key)]})
         return super().write(action, screen)
+
+    def _listed(self, turn: PastStep) -> str:
+        """Returns the rest of the reply's first line with `Action:`, else `Performing ... action` with the first call's
+        function of pyautogui, as its agent does."""
+        before = self._before_call(turn)
+        if label := _LINE.search(before):
+            return label[1].split("Action:")[-1].strip()
+        try:
+            call, *_ = next(written_calls(turn.action_text, 0, self.spec))
+        except (ValueError, RecursionError, StopIteration):
+            return turn.thought
+        if isinstance(call, UseTool):
+            return turn.thought
+        name = str(call.get("action"))
+        keys = call.get("keys") if name == "key" else None
+        function = "hotkey" if isinstance(keys, list) and len(keys) > 1 else _FUNCTIONS.get(name)
+        return f"Performing {function} action" if function else turn.thought
 
     def _tools(self, screen: Size) -> str:
         return filled("evocua-tools.txt", tools=json.dumps(json.loads(template("evocua-computer_use.json"))))
@@ -240,6 +264,12 @@ class GuiOwlFamily(QwenFamily):
         if isinstance(action, CallUser) and action.content:
             return in_json(self.tool, {"action": "interact", "text": action.content})
         return super().write(action, screen)
+
+    def _listed(self, turn: PastStep) -> str:
+        """Returns the reply between its first `Action:` and its call, or a reply without the label whole, as its
+        clients do. A listed call is text without tokens."""
+        before = self._before_call(turn)
+        return before.split("Action:")[1].strip() if "Action:" in before else self._mark(self._written(turn))
 
     def _asked(self, text: str, screens: Sequence[Observation]) -> Message:
         shown = [screen_part(screen, self.limits) for screen in screens]

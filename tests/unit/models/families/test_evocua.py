@@ -208,6 +208,25 @@ def test_its_prompt_is_that_of_its_agent_with_the_last_turns_in_full() -> None:
     assert first[1][1].endswith("Previous actions:\nNone") and len(first) == 2
 
 
+@pytest.mark.parametrize(
+    ("reply", "listed"),
+    [
+        (f"Action: Do it.\nAnd more.\n{called(action='wait')}", "Do it."),
+        (f"I look.\nAction: Do it.\n{called(action='wait')}", "Do it."),
+        (f"I look.\n{called(action='left_click', coordinate=[5, 5])}", "Performing click action"),
+        (called(action="type", text="a"), "Performing press action"),
+        (called(action="key", keys=["ctrl", "c"]), "Performing hotkey action"),
+        (called(action="key", keys=["enter"]), "Performing press action"),
+    ],
+)
+def test_an_earlier_step_is_listed_by_its_sentence_or_by_its_action(reply: str, listed: str) -> None:
+    """evocua_agent.py, `_parse_response_s2`: `low_level_instruction`."""
+    found, screen = read(reply), Observation(b"", *SCREEN, "")
+    turn = PastStep(found.thought, found.action_text, screen, reply=reply)
+    asked = str(made("evocua").chat(Context("Do it.", (turn,), screen, 0))[1]["content"][1]["text"])
+    assert asked.endswith(f"Previous actions:\nStep 1: {listed}")
+
+
 def test_a_past_reply_is_shown_as_it_was_written() -> None:
     reply = f"Action: Hold it.\n{called(action='key_down', keys=['ctrl', 'shift'])}"
     family, screen = made("evocua", history_images=2), Observation(b"", *SCREEN, "")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from models.completion import Completion
+from models.families.outside import unmarked
 from models.families.screen import smart_resize
 from models.policy import Context
 from schemas import action as act
@@ -219,6 +220,25 @@ def test_a_step_is_listed_by_its_sentence() -> None:
     turn = PastStep(found.thought, found.action_text, screen)
     asked = family.messages(Context("Do it.", (turn,), screen, 0))[1]["content"][0]["text"]
     assert asked.endswith("Previous actions:\nStep 1: I do it.")
+
+
+@pytest.mark.parametrize("template", ["computer", "mobile"])
+def test_an_earlier_step_is_listed_by_the_words_before_its_call_or_by_its_whole_reply(template: str) -> None:
+    """`build_messages` of `computer_use/utils.py` and `mobile_use/utils.py`: a reply without `Action:` is listed
+    whole."""
+    labelled = called(template, action="wait")
+    bare = labelled.removeprefix("Action: I do it.\n")
+    screen, family = Observation(b"", *DESKTOP, ""), made("gui-owl-1.5", template)
+    for reply, listed in (
+        (labelled, "I do it."),
+        (f"Action: Do it.\nAnd more.\n{bare}", "Do it.\nAnd more."),
+        (f"I look.\n{bare}", f"I look.\n{bare}"),
+        (bare, bare),
+    ):
+        found = family.read(Completion(reply), DESKTOP)
+        turn = PastStep(found.thought, found.action_text, screen, reply=reply)
+        asked = family.messages(Context("Do it.", (turn,), screen, 0))[1]["content"][0]["text"]
+        assert unmarked(asked).endswith(f"Previous actions:\nStep 1: {listed}") and "<tool_call>" not in asked
 
 
 def test_a_question_has_the_text_before_the_screens() -> None:
