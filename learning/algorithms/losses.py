@@ -1,7 +1,7 @@
 """Computes losses of reinforcement learning and preferences as pure functions of log probabilities, token by token.
 
 The losses are PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips and its mean over all tokens of a batch
-(2503.14476), SAPO's soft gate (2608.02352), the clipped value loss, VAPO's loss on positive examples (2504.05118), and
+(2503.14476), SAPO's soft gate (2511.20347), the clipped value loss, VAPO's loss on positive examples (2504.05118), and
 DPO, and the loss of on-policy distillation. The module also has weights for replies of another policy.
 
 The log probabilities of targets are pure functions of logits. A coordinate is a bin of the screen. Its target is spread
@@ -47,7 +47,7 @@ def clipped_loss(
 def soft_gate_loss(
     logprobs: Tensor, old: Tensor, advantages: Tensor, positive: float = 1.0, negative: float = 1.05
 ) -> tuple[Tensor, Tensor]:
-    """Computes -(4 / tau) sigmoid(tau (r - 1)) A by token, r = exp(logprobs - old) (SAPO, arXiv 2608.02352).
+    """Computes -(4 / tau) sigmoid(tau (r - 1)) A by token, r = exp(logprobs - old) (SAPO, arXiv 2511.20347).
 
     Instead of a clip, the gradient falls on both sides of r = 1. The log ratio is clamped to +-20.
 

@@ -137,7 +137,7 @@ class GroupConfig(ClippedConfig):
     """How ratios to the policy before this training are limited. `token`: each token's ratio is clipped, averaged over
     all tokens. `sequence`: the geometric mean of a reply's token ratios is clipped (GSPO, arXiv 2507.18071), averaged
     over replies; GSPO clips at 3e-4 and 4e-4, DART-GUI at 0.1 and 0.28. `soft`: each token's ratio passes a sigmoid
-    gate instead of a clip (SAPO, arXiv 2608.02352), averaged over a reply's tokens, then over replies."""
+    gate instead of a clip (SAPO, arXiv 2511.20347), averaged over a reply's tokens, then over replies."""
     gate_positive: Positive = 1.0
     """Steepness of the gate of `ratio=soft` for positive advantages, tau in the paper."""
     gate_negative: Positive = 1.05

@@ -1,4 +1,4 @@
-"""`train.group.ratio` `soft` (SAPO, arXiv 2608.02352): the gate's published values, and the mean over replies."""
+"""`train.group.ratio` `soft` (SAPO, arXiv 2511.20347): the gate's published values, and the mean over replies."""
 
 import math
 from collections.abc import Sequence
