@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-_TEXT = re.compile(r"action (\d{1,4}) of (\d{1,4}): (.*?)(?:; \d{1,4} not performed)?", re.DOTALL)
+_TEXT = re.compile(r"action (\d{1,4}) of (\d{1,4}): (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,16 @@ class Refusal:
         return f"action {self.number} of {self.count}: {self.reason}{left}"
 
     @classmethod
-    def of(cls, text: str) -> "Refusal":
-        """Reads a text that `text` returned. A text without a place is the reason of a reply's only action."""
-        found = _TEXT.fullmatch(text)
-        return cls(found[3], int(found[1]), int(found[2])) if found else cls(text)
+    def of(cls, text: str, count: int) -> "Refusal":
+        """Reads a text that `text` returned.
+
+        Args:
+            text: the text.
+            count: number of the reply's actions. The text of a reply with one action is the reason, whatever it holds.
+        """
+        found = _TEXT.fullmatch(text) if count > 1 else None
+        if found is None or int(found[2]) != count:
+            return cls(text)
+        number = int(found[1])
+        left = f"; {count - number} not performed" if number < count else ""
+        return cls(found[3].removesuffix(left), number, count)

@@ -38,6 +38,7 @@ from schemas.action import Action, UseTool, texts_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
+from schemas.refusal import Refusal
 
 QWEN25 = ImageLimits(28, 3136, 12845056)
 """Limits of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
@@ -304,8 +305,9 @@ class ModelFamily:
         if not (self.tools and turn.error):
             return ""
         size = turn.observation.width, turn.observation.height
-        actions = self.read_answer(unmarked(turn.action_text), size).actions
-        return turn.error if any(isinstance(one, UseTool) for one in actions) else ""
+        actions = self.read(Completion(unmarked(turn.action_text)), size).actions
+        number = Refusal.of(unmarked(turn.error), len(actions)).number
+        return turn.error if any(isinstance(one, UseTool) for one in actions[number - 1 : number]) else ""
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """Builds a chat that asks about screens outside of any trajectory; `acts` asks for an action instead of a

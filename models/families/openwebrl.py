@@ -12,6 +12,7 @@ openwebrl/base/utils.py (`ToolParser`), openwebrl/generate_browser.py (`_generat
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from models.completion import MAX_ACTIONS
@@ -185,9 +186,11 @@ class OpenWebRlFamily(QwenFamily):
     def _results(self, turn: PastStep) -> str:
         """Writes a line for each call of a reply, to begin the next user turn: the call was performed, or the reason
         why it was not. A step records no other result of a call."""
-        lines, tried, refusal = list[str](), 0, Refusal.of(turn.error)
+        calls, lines, tried = list(self._calls(turn)), list[str](), 0
+        read = takewhile(bool, (actions for _, actions in calls))
+        refusal = Refusal.of(turn.error, min(sum(read), MAX_ACTIONS))
         limit = refusal.number - 1 if turn.error else MAX_ACTIONS
-        for name, actions in self._calls(turn):
+        for name, actions in calls:
             before, tried = tried, tried + (actions or MAX_ACTIONS + 1)  # nothing is performed after an unread call
             if tried <= limit:
                 lines.append(f"Succeed: `{name}` executed.")

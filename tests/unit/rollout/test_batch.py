@@ -109,7 +109,7 @@ def test_a_refused_action_stops_the_reply_and_its_place_is_told(monkeypatch: pyt
     assert [turn.error for turn in policy.shown[2].turns] == [first.action_error, alone.action_error]
     assert (
         policy.shown[1].turns[0].error == first.action_error
-        and Refusal.of(first.action_error).text == first.action_error
+        and Refusal.of(first.action_error, len(first.actions)).text == first.action_error
     )
     found, _ = rolled(reply(WAIT, act.Hotkey(key="ctrl a")))
     assert found.steps[0].action_error == "action 2 of 2: no such key"

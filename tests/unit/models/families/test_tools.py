@@ -22,6 +22,7 @@ from schemas.action import to_json
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
+from schemas.refusal import Refusal
 from tests.unit.models.families.published import ASKED
 from tests.unit.models.families.test_dialects import values
 from tests.unit.models.families.test_families import made
@@ -107,6 +108,16 @@ def test_the_reason_of_a_refused_call_follows_it_in_acting_and_in_training(name:
     for document, past in ((rollout, sampled), (sample, turns)):
         messages, _ = chat_of(document, family, [SIZE, SIZE], 0)
         assert messages == family.chat(Context("Do it.", tuple(past), SCREEN, 0))
+
+
+@pytest.mark.parametrize(("name", "template"), [one for one in TOOLED if one[0] != "mai-ui"])
+def test_the_reason_of_another_refused_action_is_not_the_functions(name: str, template: str) -> None:
+    family = tooled(name, template)
+    written = family.write_actions([act.Click(x=0.5, y=0.5), CALL, act.Wait()], SIZE)
+    for number, shown in ((1, False), (2, True), (3, False)):
+        error = Refusal("why it failed", number, 3).text
+        chat = texts(family, PastStep("I look.", written, SCREEN, error))
+        assert any(error in text for _, text in chat) is shown
 
 
 @pytest.mark.parametrize(("name", "template"), [one for one in ASKED if one not in TOOLED])
