@@ -131,8 +131,8 @@ class Functions:
 
     @property
     def grammar(self) -> XmlGrammar:
-        """Returns the grammar in which these arguments hold any text."""
-        return replace(QWEN, texts=QWEN.texts.union(*self.texts.values()))
+        """Returns the grammar in which these arguments of these functions hold any text."""
+        return replace(QWEN, by_call={name: QWEN.texts | texts for name, texts in self.texts.items()})
 
     def call(self, name: str, arguments: Mapping[str, object]) -> UseTool:
         """Makes a call; an argument that is no text by its schema is JSON, if it can be read as that."""

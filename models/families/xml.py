@@ -6,7 +6,7 @@ in the escape of a new line.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 _NEVER = r"(?:_never_used_\w+)?"
@@ -42,6 +42,7 @@ class XmlGrammar:
         ended: matches the text behind the end of an argument; anywhere else, `</parameter>` is part of the argument.
         following: matches the end of a call on a line of its own and the next call, which no text contains.
         texts: arguments that hold any text, white space and tags included.
+        by_call: arguments that hold any text, by the names of calls for which they differ from `texts`.
         escapes: whether a written \\n at the end of a text is a new line.
         trims: whether one new line at each end of a text belongs to its tags, even if only one end has one.
     """
@@ -52,6 +53,7 @@ class XmlGrammar:
     texts: frozenset[str]
     escapes: bool
     trims: bool
+    by_call: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
 
     def calls(self, text: str, start: int) -> Iterator[NamedCall]:
         """Yields the calls from `start` on, in time that grows with the text's length."""
@@ -59,7 +61,8 @@ class XmlGrammar:
         at = start
         while tag := self.tag.search(text, at):
             if name := tag["argument"]:
-                value, at, closed = self._argument(text, tag, call is None or call.closed)
+                texts = self.by_call.get(call.name, self.texts) if call else self.texts
+                value, at, closed = self._argument(text, tag, name in texts, call is None or call.closed)
                 if call is not None:
                     twice = call.twice or (name if name in call.arguments else "")
                     arguments = {**call.arguments, name: value}
@@ -74,7 +77,7 @@ class XmlGrammar:
         if call is not None:
             yield replace(call, end=len(text), closed=False)
 
-    def _argument(self, text: str, opened: re.Match[str], ends: bool) -> tuple[str, int, bool]:
+    def _argument(self, text: str, opened: re.Match[str], is_text: bool, ends: bool) -> tuple[str, int, bool]:
         """Finds the value of an argument, where the text after it begins, and whether its end is written.
 
         A text ends at the first `</parameter>` before another argument or the call's end; all other tags before it are
@@ -83,7 +86,7 @@ class XmlGrammar:
         then this text has none either.
         """
         first, line, beyond = self.tag.search(text, opened.end()), None, False
-        if opened["argument"] not in self.texts:
+        if not is_text:
             end = first.start() if first else len(text)
             value, closed = text[opened.end() : end].strip(), first is not None
             return value, end, closed

@@ -19,7 +19,7 @@ from models.families.registry import FAMILIES
 from models.policy import Context
 from schemas import action as act
 from schemas.action import to_json
-from schemas.config.policy import PolicyConfig
+from schemas.config.policy import PolicyConfig, ToolConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
 from schemas.refusal import Refusal
@@ -68,6 +68,17 @@ def test_a_call_is_read_as_it_was_written_and_only_where_the_prompt_lists_functi
         plain.write(CALL, SIZE)
     click = family.reply("I click.", [act.Click(x=0.5, y=0.5)], SIZE)
     assert family.read(Completion(click), SIZE).action_text == plain.read(Completion(click), SIZE).action_text
+
+
+@pytest.mark.parametrize("name", ["qwen3.5", "qwen3.6", "qwen3.8"])
+def test_a_text_of_a_function_is_none_of_the_tool_of_the_same_name(name: str) -> None:
+    properties = {one: {"type": "string"} for one in ("action", "coordinate", "note")}
+    tool = ToolConfig(name="log", description="", parameters={"type": "object", "properties": properties})
+    family = FAMILIES.class_of(name)(PolicyConfig(family=name, tools=[tool]))
+    call = act.UseTool(name="log", arguments={"action": " a ", "note": "</function>"})
+    assert family.read(Completion(family.write(call, SIZE)), SIZE).actions == (call,)
+    click = family.write(act.Click(x=0.0, y=1.0), SIZE).replace("\nleft_click\n", "\n  left_click\n\n")
+    assert family.read(Completion(click), SIZE).actions == (act.Click(x=0.0, y=1.0),)
 
 
 @pytest.mark.parametrize(("name", "template"), TOOLED)
