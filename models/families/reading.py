@@ -116,6 +116,8 @@ class ParsedReply:
     """Whether every text of the calls is closed as the grammar requires, so that its extent is certain."""
     joint: str = ""
     """Text between the thinking and the text after it in one thought, if the grammar shows both again."""
+    complete: bool = False
+    """Whether `text` is a complete call, although the reply is refused."""
 
 
 def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:

@@ -123,7 +123,8 @@ def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, 
     """Splits a reply into thinking and answer, and reads the answer.
 
     The split is the first end tag for which all end tags in the answer belong to texts that its actions type or write.
-    The last end tag always qualifies.
+    The last end tag always qualifies. An end tag within a complete call of a
+    refused answer belongs to that call, too.
     """
     matches = _END.finditer(text)
     ends = [*islice(matches, _MOST // 2), *deque(matches, maxlen=_MOST // 2)]
@@ -131,7 +132,7 @@ def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, 
     for start in starts[:-1]:
         thinking, answer = _split(text, start) if start else ("", text)
         found = read(answer)
-        if _types(found, answer, read):
+        if _types(found, answer, read) or (found.complete and _END.search(found.text)):
             return thinking, answer, found
     thinking, answer = _split(text, last) if (last := starts[-1]) else ("", text)
     return thinking, answer, read(answer)

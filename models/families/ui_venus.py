@@ -60,6 +60,8 @@ from schemas.observation import Observation, PastStep
 
 AMOUNT = 5
 """Amount of each written scroll of a desktop."""
+SECONDS = 1
+"""Seconds of a browser's written long press that has none; without a duration its harness holds for 20 s."""
 PASSWORD = "password"
 """The desktop's password in the prompt: the default of the published harness."""
 BROWSER_TURNS = 2
@@ -278,9 +280,9 @@ def _computer(action: Action, at: Units) -> str | None:
 
 
 def _browser(action: Action, at: Units) -> str | None:
-    if isinstance(action, LongPress) and action.seconds is not None:
-        return f"LongPress(point={at(action.x, action.y)}, duration={written_seconds(action.seconds, 0)})"
-    if isinstance(action, Click | LeftDouble | LongPress | Move) and (place := point_of(action)):
+    if isinstance(action, LongPress):
+        return f"LongPress(point={at(action.x, action.y)}, duration={written_seconds(action.seconds, SECONDS)})"
+    if isinstance(action, Click | LeftDouble | Move) and (place := point_of(action)):
         return f"{_CLICKS[action.type]}(point={at(*place)})"
     if isinstance(action, Drag):
         return f"Drag(start={at(action.x, action.y)}, end={at(action.to_x, action.to_y)})"

@@ -22,9 +22,11 @@ from models.families.code.calls import MAX_CALLS, MAX_TEXT, Call
 from models.families.code.program import play_calls
 from models.families.reading import ParsedReply, Sides, code_until, place_in
 from schemas.action import (
+    MAX_HOLD_S,
     Action,
     CallUser,
     Hotkey,
+    LongPress,
     NavigateBack,
     Note,
     PressBack,
@@ -100,7 +102,7 @@ def read_venus(text: str, template: str) -> ParsedReply:
     if not text.startswith(close, stop):
         return ParsedReply(thought, shown, error=f"an <action> without its end in {shown[:80]!r}")
     if _OPEN.search(text, end):
-        return ParsedReply(thought, shown, error=f"more than one <action> in {text[-80:]!r}")
+        return ParsedReply(thought, shown, error=f"more than one <action> in {text[-80:]!r}", complete=True)
     return _read(thought, shown, text[opened.end() : stop].strip(), template, text[end:])
 
 
@@ -271,6 +273,12 @@ def _single(text: str, template: str, unused: list[str]) -> tuple[Action, ...]:
     if name not in _NAMES[template]:
         raise ValueError(f"there is no action for {name[:40]!r}")
     actions = meant(_action(name, given, template), given)
+    if template == "browser":  # the prompt's default of 20 s is longer than any press
+        held = {"seconds": MAX_HOLD_S}
+        actions = [
+            one.model_copy(update=held) if isinstance(one, LongPress) and one.seconds is None else one
+            for one in actions
+        ]
     unused += given.unused
     return tuple(actions)
 
