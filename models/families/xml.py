@@ -58,11 +58,12 @@ class XmlGrammar:
     def calls(self, text: str, start: int) -> Iterator[NamedCall]:
         """Yields the calls from `start` on, in time that grows with the text's length."""
         call: NamedCall | None = None
-        at = start
+        at, ends = start, True
         while tag := self.tag.search(text, at):
             if name := tag["argument"]:
                 texts = self.by_call.get(call.name, self.texts) if call else self.texts
-                value, at, closed = self._argument(text, tag, name in texts, call is None or call.closed)
+                value, at, closed = self._argument(text, tag, name in texts, ends)
+                ends = closed or name not in texts
                 if call is not None:
                     twice = call.twice or (name if name in call.arguments else "")
                     arguments = {**call.arguments, name: value}
@@ -71,6 +72,7 @@ class XmlGrammar:
             at = tag.end()
             if tag["closed"] == "/parameter":
                 continue
+            ends = ends or bool(tag["closed"])
             if call is not None:
                 yield call if tag["call"] else replace(call, end=at)
             call = NamedCall(tag["call"], {}, at, start=tag.start()) if tag["call"] else None
@@ -82,17 +84,15 @@ class XmlGrammar:
 
         A text ends at the first `</parameter>` before another argument or the call's end; all other tags before it are
         part of the text. Without such a `</parameter>`, the text ends at any `</parameter>` or at a tag that begins a
-        line, whichever is first. `ends` is False if an earlier text of the call has no such `</parameter>`, because
-        then this text has none either.
+        line, whichever is first. `ends` is False if the text before it, without an end tag between, has no such
+        `</parameter>`, because then this text has none either.
         """
         first, line, beyond = self.tag.search(text, opened.end()), None, False
         if not is_text:
             end = first.start() if first else len(text)
             value, closed = text[opened.end() : end].strip(), first is not None
             return value, end, closed
-        following = self.following.search(text, opened.end()) if ends else None
-        stop = following.end() if following else len(text)
-        for tag in islice(self.tag.finditer(text, opened.end(), stop), _MOST_TAGS):
+        for tag in islice(self.tag.finditer(text, opened.end()), _MOST_TAGS):
             if tag["closed"] == "/parameter":
                 last = beyond and not text[tag.end() :].strip()
                 if not last and self.ended.match(text, tag.end()):
@@ -103,7 +103,7 @@ class XmlGrammar:
             begins = before.endswith("\n")
             line = line or (tag if begins else None)
             beyond = beyond or (begins and tag["closed"] not in (None, "/function"))
-            if line and not ends:
+            if line and (not ends or (begins and self.following.match(text, tag.start()))):
                 break
         if line:
             written = line["closed"] == "/parameter"
@@ -137,10 +137,9 @@ def _grammar(
     ended = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/{around})|\Z)")
     between = rf"</{around}{_NEVER}\s*>\s*<{around}{_NEVER}\s*>\s*"
     following = re.compile(
-        rf"^[ \t]*(?:</function{_NEVER}\s*>\s*)?{between}<function"
+        rf"(?:</function{_NEVER}\s*>\s*)?{between}<function"
         if once
-        else rf"^[ \t]*</function{_NEVER}\s*>\s*(?:{between})?<function",
-        re.MULTILINE,
+        else rf"</function{_NEVER}\s*>\s*(?:{between})?<function"
     )
     return XmlGrammar(tag, ended, following, frozenset(texts), escapes, trims)
 
