@@ -62,7 +62,9 @@ class Up:
         return httpx.post(f"{self.api}/{what}", json=body, headers=headers, timeout=120)
 
     def runs(self, name: str) -> list[dict[str, Any]]:
-        return [one for one in self.rows("flow_runs", sort="START_TIME_ASC") if one["name"].split()[0].rstrip(":") == name]
+        return [
+            one for one in self.rows("flow_runs", sort="START_TIME_ASC") if one["name"].split()[0].rstrip(":") == name
+        ]
 
     def until(self, reached: Callable[[], Any], seconds: float = 240) -> Any:
         deadline = time.monotonic() + seconds
