@@ -26,13 +26,13 @@ WHOLE = {
     },
 }
 """The template with which this server returns whole replies (docs/served-replies.md)."""
-SEED = 11
-"""Of a base and its runs."""
+SEEDS = {False: 11, True: 21}
+"""Of a base and its runs, by whether a reply points before it clicks."""
 
 
-def whole_base(folder: Path, seed: int = 0) -> Path:
+def whole_base(folder: Path, seed: int = 0, pointing: bool = False) -> Path:
     """Writes a random checkpoint whose replies this server returns whole."""
-    build_tiny_qwen("qwen3_5", folder, seed)
+    build_tiny_qwen("qwen3_5", folder, seed, pointing)
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"response_template": WHOLE}))
     return folder
@@ -68,12 +68,15 @@ def test_groups_behind_transformers_serve_are_trained_on_as_text(small: Config, 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("pointing", "seed"), SEEDS.items())
 def test_a_policy_behind_transformers_serve_gets_better_in_groups_on_folded_prompts(
+    pointing: bool,
+    seed: int,
     small: Config,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    fields = learning(small, whole_base(tmp_path / "base", SEED)).model_dump()
-    config = config_of(fields | {"seed": SEED})
+    fields = learning(small, whole_base(tmp_path / "base", seed, pointing), pointing=pointing).model_dump()
+    config = config_of(fields | {"seed": seed})
     imitated = imitate(config)  # in this process, without the server
     trained = improve(served(in_groups(config, recompute=True, temperature=0.5)))
     lake = Lake.open(config.lake)
@@ -81,6 +84,7 @@ def test_a_policy_behind_transformers_serve_gets_better_in_groups_on_folded_prom
     for row in trained:
         metrics = json.loads(row.metrics)
         assert metrics["informative"] >= 1 and metrics["moved"] > 0
-        steps = lake.read("steps", ["step", "token_ids"], {"iteration": row.iteration}).to_pylist()
+        steps = lake.read("steps", ["step", "token_ids", "actions"], {"iteration": row.iteration}).to_pylist()
         assert all(one["token_ids"] is None for one in steps)  # the server's
         assert max(one["step"] for one in steps) >= POLICY["live_images"]  # behind a fold
+        assert max(len(one["actions"]) for one in steps) == (2 if pointing else 1)
