@@ -142,9 +142,12 @@ class Page:
         return result.get("value", result.get("unserializableValue"))
 
     async def ready(self) -> None:
-        """Draws the document's first frame if there is none yet, since input before it is acknowledged but lost."""
+        """Draws the document's first frame if there is none yet, since input before it is acknowledged but lost.
+
+        A frame without a picture may not have been drawn.
+        """
         if not self._drawn:
-            await self.frame()
+            await self.screenshot()
 
     async def input(self, events: Sequence["asyncio.Future[Reply]"]) -> None:
         """Waits until the page has processed sent input; draws frames meanwhile, since some input is processed only
@@ -167,6 +170,7 @@ class Page:
         while True:
             drawn = await self._draw(SCREENSHOT)
             if "screenshotData" in drawn:
+                self._drawn = True
                 return base64.b64decode(drawn["screenshotData"])
             if monotonic() > ends:
                 raise SandboxFailure(f"the browser drew no screenshot within {DRAWING_S:g} s")
@@ -183,9 +187,7 @@ class Page:
 
     async def _draw_alone(self, params: Reply) -> Reply:
         async with self._browser.frames:
-            drawn = await self.send("HeadlessExperimental.beginFrame", **params)
-        self._drawn = True
-        return drawn
+            return await self.send("HeadlessExperimental.beginFrame", **params)
 
     async def close(self) -> None:
         """Closes the page, but not while a frame is drawn."""
