@@ -9,6 +9,7 @@ on its own published examples and on garbled replies, by the reason of each diff
 import json
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ SCREEN = (1920, 1080)
 REPLIES, SHORT = 1_000_000, 20_000
 LONG = 100_000
 """Characters of a long reply."""
+PIECES = (*SEEDS, *NEWER, *(piece for piece in NOISE if len(piece) > 1))
+"""What long replies repeat."""
 TOOLS = [{"name": "search-web", "parameters": {"properties": {"query": {"type": "string"}}}}]
 """A function of an environment, for the families that read its calls."""
 BESIDE = 10_000
@@ -41,7 +44,7 @@ def main() -> int:
     given = options(__doc__ or "")
     rows, raised = list[dict[str, Any]](), 0
     for name in FAMILIES.names:
-        row = _row(name, SHORT if given.short else REPLIES)
+        row = _row(name, *((SHORT, PIECES[::12]) if given.short else (REPLIES, PIECES)))
         raised += row["raised"]
         rows.append(row)
     examples = [case["text"] for case in json.loads(GOLDEN.read_text())["ui-tars"]]
@@ -56,7 +59,7 @@ def main() -> int:
     return finish("parse", [*rows, *beside], bars, given, [rows, beside])
 
 
-def _row(name: str, count: int) -> dict[str, Any]:
+def _row(name: str, count: int, pieces: Sequence[str]) -> dict[str, Any]:
     kind = FAMILIES.class_of(name)
     families = [
         kind(PolicyConfig.model_validate({"family": name, "template": template, "tools": tools}))
@@ -85,11 +88,7 @@ def _row(name: str, count: int) -> dict[str, Any]:
         "with an action": acted / count,
         "mean us": 1e6 * spent / count,
         "longest ms": 1e3 * longest,
-        "twice": max(
-            _growth(family, piece)
-            for family in families
-            for piece in (*SEEDS, *NEWER, *(piece for piece in NOISE if len(piece) > 1))
-        ),
+        "twice": max(_growth(family, piece) for family in families for piece in pieces),
     }
 
 
