@@ -17,16 +17,23 @@ BITS = 2 * CELLS * CELLS
 FINE = 12
 """Side of a cell in pixels for the finer hash of a large picture: about the cell size of the difference hash of a
 MiniWoB++ page, so that a cursor or a line of text flips the same number of bits on every screen."""
+SHADE = 8
+"""Minimum difference of two cells' mean brightness or colour (of 255) that is more than noise."""
+HUES = 2
+"""Maximum number of cells whose colour differs between equal pictures. A grey cursor over a coloured button changes
+one or two; a coloured square of 20 pixels, or a word in another colour, changes at least four."""
 
 
 class Detail(NamedTuple):
-    """A difference hash whose cells do not grow with the picture."""
+    """A difference hash whose cells do not grow with the picture, and the cells' colours."""
 
     size: tuple[int, int]
     """Size of the picture, in pixels."""
     bits: int
     spread: int
     """Number of cells along the longer side of the smallest box that holds all edges; 0 for a plain picture."""
+    colours: bytes = b""
+    """Mean brightness and colour of each cell, as YCbCr; not compared if a picture has none."""
 
     @property
     def finer(self) -> bool:
@@ -34,8 +41,18 @@ class Detail(NamedTuple):
         return min(self.size) // FINE > CELLS
 
     def like(self, other: "Detail", most_bits: int) -> bool:
-        """Whether two pictures of one size differ in at most `most_bits` bits."""
-        return self.size == other.size and (self.bits ^ other.bits).bit_count() <= most_bits
+        """Whether two pictures of one size differ in at most `most_bits` bits, and are equal in colour.
+
+        The bits are edges, which two colours on one background share. The brightness of at most `most_bits` cells may
+        differ, and the colour of at most `HUES`.
+        """
+        if self.size != other.size or (self.bits ^ other.bits).bit_count() > most_bits:
+            return False
+        if self.colours == other.colours or not (self.colours and other.colours):
+            return True
+        one, two = (np.frombuffer(each.colours, np.uint8).reshape(-1, 3).astype(np.int16) for each in (self, other))
+        light, *hue = (np.abs(one - two) > SHADE).T
+        return int(light.sum()) <= most_bits and int((hue[0] | hue[1]).sum()) <= HUES
 
 
 def difference_hash(png: bytes) -> str:
@@ -70,7 +87,7 @@ def bits_of(phash: str) -> int | None:
 def detail(picture: Image.Image) -> Detail:
     """Return a picture's difference hash with cells of `FINE` pixels, or of a 16th of its side if this is less.
 
-    On large screens the 512 bits show neither lines of text nor thin frames.
+    On large screens the 512 bits show neither lines of text nor thin frames, and on no screen colours.
     """
     grey = picture.convert("L")
     across, down = (max(CELLS, side // FINE) for side in grey.size)
@@ -82,4 +99,6 @@ def detail(picture: Image.Image) -> Detail:
         found.append((steps > CONTRAST).ravel())
         rows, columns = np.nonzero(np.abs(steps) > CONTRAST)
         spread = max([spread, *(int(np.ptp(places)) + 1 for places in (rows, columns) if places.size)])
-    return Detail(grey.size, int.from_bytes(np.packbits(np.concatenate(found)).tobytes(), "big"), spread)
+    bits = int.from_bytes(np.packbits(np.concatenate(found)).tobytes(), "big")
+    small = picture.convert("RGB").resize((across, down), Image.Resampling.BOX, reducing_gap=2)
+    return Detail(grey.size, bits, spread, small.convert("YCbCr").tobytes())

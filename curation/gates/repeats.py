@@ -25,7 +25,7 @@ class DuplicateOptions(Section):
 
     most_bits: Whole = 8
     """Maximum number of differing bits, of 512, between the hashes of equal screens; no more bits of their finer hashes
-    (`curation.pictures.detail`) may differ either."""
+    (`curation.pictures.detail`) may differ either. Screens in other colours are never equal."""
     distance: Share = 0.02
     """Maximum distance of equal points in x and in y, as a share of the screen."""
 
@@ -34,7 +34,7 @@ class DuplicatesGate(Gate[DuplicateOptions]):
     """Rejects successes that do the same on the same screens as an accepted one with the same task and instruction."""
 
     name = "duplicates"
-    rule = "6"
+    rule = "7"
     sends_to = "rl"
     section = DuplicateOptions
 

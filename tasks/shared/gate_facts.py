@@ -151,8 +151,8 @@ TOGETHER = 64
 """Number of trajectories whose screens are in memory at the same time."""
 LOOKED_AT = 64
 """Maximum number of steps of each kind, and of successes, that are read for a task with self-changing regions."""
-DETAILS = 4096
-"""Maximum number of screens whose finer hashes are in memory, with a few kilobytes each."""
+DETAILS = 1024
+"""Maximum number of screens whose finer hashes are in memory, with up to 100 kilobytes each."""
 
 
 class Known:

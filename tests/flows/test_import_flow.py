@@ -152,6 +152,24 @@ def test_what_two_imports_hold_alike_is_imitated_once_and_stays_so_when_filtered
     assert found.changed == 0 and found.routes.after == {"rl": 1, "sft": 3}
 
 
+@pytest.mark.slow
+def test_screens_that_differ_in_colour_alone_make_trajectories_of_their_own(small: Config, tmp_path: Path) -> None:
+    lines = [{**line(0), "task_id": f"theirs-{number}", "instruction": "Click the square."} for number in range(20)]
+    for number, one in enumerate(lines):
+        one["traj"] = [{**step, "image": f"{number}-{at}.png"} for at, step in enumerate(one["traj"])]
+    file = data_set(tmp_path / "theirs", lines)
+    for number in range(20):
+        image = Image.new("RGB", (160, 120), "white")
+        pen, hue = ImageDraw.Draw(image), f"hsl({number * 18}, 90%, 50%)"
+        pen.text((8, 6), "Click the square.", fill="black")
+        pen.rectangle((60, 40, 90, 70), fill=hue)
+        image.save(file.parent / f"{number}-0.png")
+        pen.rectangle((0, 100, 160, 120), fill="black")
+        image.save(file.parent / f"{number}-1.png")
+    done = import_data(small, Request(format="agentnet", path=file))
+    assert (done["routes"], done["gates"]) == ({"sft": 20}, {})
+
+
 def test_one_bad_record_refuses_all_and_names_file_line_and_field(
     small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

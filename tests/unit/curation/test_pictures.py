@@ -76,6 +76,33 @@ def test_two_forms_on_a_large_screen_are_told_apart_closely_and_one_with_a_curso
     assert not detail(one).like(detail(one.resize((800, 600))), BITS)
 
 
+def painted(size: tuple[int, int], colour: str, wide: int = 20) -> Image.Image:
+    """A form with a square and a word of one colour."""
+    image = form(size, (100, 100)) if size in LARGE else page()
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((71, 75, 71 + wide, 75 + wide), fill=colour)
+    pen.text((4, 150), "Click me", fill=colour)
+    return image
+
+
+@pytest.mark.parametrize("size", [(160, 210), *LARGE])
+@pytest.mark.parametrize(
+    ("one", "other"), [("red", "blue"), ("#e00000", "#00a000"), ("orange", "red"), ("red", "#8b0000")]
+)
+def test_screens_that_differ_in_colour_alone_are_told_apart(size: tuple[int, int], one: str, other: str) -> None:
+    assert (edges(painted(size, one)) ^ edges(painted(size, other))).bit_count() <= 8
+    assert not detail(painted(size, one)).like(detail(painted(size, other)), 8)
+    assert not detail(Image.new("RGB", size, one)).like(detail(Image.new("RGB", size, other)), 8)
+
+
+@pytest.mark.parametrize("size", [(160, 210), *LARGE])
+def test_a_coloured_screen_with_noise_a_cursor_or_another_encoder_is_the_same(size: tuple[int, int]) -> None:
+    one, stream = painted(size, "red", wide=60), io.BytesIO()
+    one.save(stream, "JPEG", quality=75)
+    for same in (noisy(one), with_cursor(one.copy()), Image.open(stream)):
+        assert detail(one).like(detail(same), 8)
+
+
 @pytest.mark.parametrize("size", LARGE)
 def test_what_is_on_a_large_screen_spreads_and_what_turns_on_a_loading_one_does_not(size: tuple[int, int]) -> None:
     wide, high = size

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from curation.gates.evidence import EvidenceGate, EvidenceOptions, ShortcutGate, ShortcutOptions
 from curation.gates.facts import Accepted, TaskFacts
@@ -10,7 +11,7 @@ from curation.gates.gate import GateContext
 from curation.gates.outcome import PeopleGate, PeopleOptions, drawn
 from curation.gates.registry import gates_of, verdicts_of
 from curation.gates.repeats import DuplicateOptions, DuplicatesGate
-from curation.pictures import Detail
+from curation.pictures import Detail, detail
 from schemas.config.curating import FilterConfig
 from schemas.tables.step import Step
 from tests.fixtures.sentences import Sentences
@@ -139,6 +140,16 @@ def test_screens_with_near_hashes_are_one_only_where_a_closer_look_says_so_too(b
     accepted.add(trajectory(trajectory_id="old"), steps("a", "b"), LOOKS)
     details = {"a": Detail((1920, 1080), 0, 9), "near": Detail((1920, 1080), bits, 9)}
     context = GateContext(looks=LOOKS, accepted=accepted, details=details.get)
+    found = DuplicatesGate(DuplicateOptions()).check(trajectory(), steps("near", "b"), context)
+    assert found is not None and found.passed is not duplicate
+
+
+@pytest.mark.parametrize(("colour", "duplicate"), [("red", True), ("blue", False)])
+def test_screens_that_differ_in_colour_alone_are_two(colour: str, duplicate: bool) -> None:
+    accepted = Accepted()
+    accepted.add(trajectory(trajectory_id="old"), steps("a", "b"), LOOKS)
+    screens = {"a": detail(Image.new("RGB", (160, 120), "red")), "near": detail(Image.new("RGB", (160, 120), colour))}
+    context = GateContext(looks=LOOKS, accepted=accepted, details=screens.get)
     found = DuplicatesGate(DuplicateOptions()).check(trajectory(), steps("near", "b"), context)
     assert found is not None and found.passed is not duplicate
 

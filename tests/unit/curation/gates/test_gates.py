@@ -66,7 +66,7 @@ def test_a_verified_success_is_routed_to_sft_and_every_gate_has_its_verdict() ->
         "transient": 4,
         "evidence": 3,
         "shortcut": 2,
-        "duplicates": 6,
+        "duplicates": 7,
     }
     versions = " ".join(f"{gate}@{raised.get(gate, 1)}" for gate in rules)
     assert found[-1].gate_version == f"environment@1 {versions} verifier@3 judge@1 people@1"
