@@ -17,11 +17,12 @@ BITS = 2 * CELLS * CELLS
 FINE = 12
 """Side of a cell in pixels for the finer hash of a large picture: about the cell size of the difference hash of a
 MiniWoB++ page, so that a cursor or a line of text flips the same number of bits on every screen."""
-SHADE = 8
-"""Minimum difference of two cells' mean brightness or colour (of 255) that is more than noise."""
+SHADE = 16
+"""Minimum difference of two cells' mean brightness or colour (of 255) that is more than noise. A JPEG moves the colour
+of thin letters by up to 13."""
 HUES = 2
 """Maximum number of cells whose colour differs between equal pictures. A grey cursor over a coloured button changes
-one or two; a coloured square of 20 pixels, or a word in another colour, changes at least four."""
+one or two, and a coloured square of 20 pixels at least four."""
 
 
 class Detail(NamedTuple):
