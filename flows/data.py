@@ -5,6 +5,7 @@ from prefect import flow
 from schemas.config import Config
 from schemas.table import Metrics
 from tasks.annotate import annotate_steps
+from tasks.exchange.demonstrations import accept_demonstrations
 from tasks.exchange.importing import (
     Request,
     check_import,
@@ -31,6 +32,7 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
     """Checks a data set, writes it as an iteration, and decides the route of each trajectory.
 
     The quality gate runs before the filter. Data that the gate refuses has no route, and training never uses it.
+    A repeated import with `demonstrations` accepts those trajectories of the lake that have no outcome.
 
     Args:
         config: the resolved config.
@@ -39,13 +41,14 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
 
     Returns:
         The iteration, its name, the written rows, the number of trajectories by route, and the number of rejected
-        trajectories by route and gate. The iteration is None where
-        the lake has all trajectories and no import is left to finish; only new decisions of people are written then.
+        trajectories by route and gate. The iteration is None where the lake has all trajectories and no import is left
+        to finish; only new decisions are written then. `demonstrations` has the result of `accept_demonstrations`.
     """
     name = checked or check_import(config, request).name
     with open_run(config):
         if not has_new(config, request, name):
-            return {"iteration": None, **import_decisions(config, request, name), "routes": {}, "gates": {}}
+            written = import_decisions(config, request, name)
+            return {"iteration": None, **written, "routes": {}, "gates": {}, **_accepted(config, request, written)}
         iteration = claim_import(config, request, name)
         written = import_data_set(config, request, name, iteration)
         check_quality(config, iteration)
@@ -54,7 +57,17 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
         annotate_steps(config, iteration)
         check_again(config, iteration)
         close_iteration(config, iteration)
-        return {"iteration": iteration, **written, "routes": routed["routes"], "gates": routed.get("gates", {})}
+        accepted = _accepted(config, request, written)
+        return {
+            "iteration": iteration, **written, "routes": routed["routes"], "gates": routed.get("gates", {}), **accepted,
+        }  # fmt: skip
+
+
+def _accepted(config: Config, request: Request, written: Metrics) -> Metrics:
+    """Accept trajectories that the lake had before the import, if they are demonstrations."""
+    if not request.demonstrations or not written["already"]:
+        return {}
+    return {"demonstrations": accept_demonstrations(config, request).model_dump()}
 
 
 @flow(name="refilter", flow_run_name=run_name)

@@ -120,7 +120,7 @@ def _found(
             probation = standing.probation(verdict.gate_version) if verdict else ""
             context = known.context(trajectory, verdict, probation)
             verdicts = verdicts_of(gates, trajectory, steps, context, now)
-            known.note(trajectory, steps, verdicts[-1])
+            known.note(trajectory, steps, verdicts[-1].route)
             blameless = verdicts[-1].route == "none"
             yield verdicts, [] if blameless else reflections_of(trajectory, acting_steps(steps), now)
 

@@ -150,7 +150,10 @@ def import_(
     unit: Annotated[str | None, typer.Option(help="Unit of coordinates for records without one.")] = None,
     images: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the records' images.")] = None,
     demonstrations: Annotated[
-        bool, typer.Option("--demonstrations", help="Treat trajectories without an outcome as successes.")
+        bool,
+        typer.Option(
+            "--demonstrations", help="Treat trajectories without an outcome as successes, also of an earlier import."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -188,8 +191,50 @@ def import_(
         routes = ", ".join(
             f"{route} {n}{rejections(done['gates'].get(route, {}))}" for route, n in sorted(done["routes"].items())
         )
-        nothing = "" if done["trajectories"] or done["decisions"] else "nothing new"
+        accepted = done.get("demonstrations", {}).get("accepted", 0)
+        nothing = "" if done["trajectories"] or done["decisions"] or accepted else "nothing new"
         print_line("; ".join(part for part in (f"{done['source']}: {done[HEADLINE]}", routes, nothing) if part))
+        for line in (*explained(done), *in_words(done.get("demonstrations"))):
+            print_line(line)
+
+
+USES = {
+    "ct": "training uses their screens, and does not imitate them",
+    "rl": "training does not imitate them; groups and statistics count them",
+    "quarantine": "no training uses them until a judge or a reviewer decides",
+    "none": "no training uses them",
+}
+"""Uses of the routes of trajectories that the filter did not accept."""
+
+
+def explained(done: Mapping[str, Any]) -> list[str]:
+    """Explains the routes of an import that are not imitated, and how to change them; empty if there are none."""
+    routes = [(route, count) for route, count in sorted(done["routes"].items()) if route in USES and count]
+    if not routes:
+        return []
+    lines = [f"{route} {count:,}: {USES[route]}." for route, count in routes]
+    if without := done["without_outcome"]:
+        records = "1 record has" if without == 1 else f"{without:,} records have"
+        lines.append(f"{records} no outcome. For successes, repeat the command with --demonstrations.")
+    found = f"flywheel trajectories --iteration={done['iteration']} --route {routes[0][0]}"
+    lines.append(f"List them: `{found}`.")
+    lines.append(f"Accept them: `{found} --ids | flywheel trajectories decide accept --ids -`.")
+    return lines
+
+
+def in_words(accepted: Mapping[str, Any] | None) -> list[str]:
+    """Describes the result of accepting trajectories of earlier imports; empty if nothing was asked for."""
+    from common.text import counted
+
+    if accepted is None:
+        return []
+    lines = list[str]()
+    if accepted["accepted"]:
+        count = counted(accepted["accepted"], "trajectory", "trajectories")
+        lines.append(f"{count} accepted. Undo: flywheel trajectories undo {accepted['batch']}")
+    if left := accepted["rejected"]:
+        lines.append(f"{sum(left.values()):,} left out, because a gate rejects them{rejections(left)}.")
+    return lines
 
 
 def rejections(gates: Mapping[str, int]) -> str:

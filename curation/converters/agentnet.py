@@ -107,7 +107,10 @@ class AgentNet(Format):
         asked = next((one for one in given if isinstance(one, str) and one.strip()), "")
         instructed(asked, place, "instruction")
         extra = {self.name: others} if others else {}
-        record = Exchanged(str(line.task_id), asked, tuple(steps), line.task_completed, extra=extra)
+        success = line.task_completed
+        if success is None and not line.flywheel and _ended(steps[-1], line.traj[order[-1]]):
+            success = True
+        record = Exchanged(str(line.task_id), asked, tuple(steps), success, extra=extra)
         return with_metadata(from_export(record) if line.flywheel else record, line.flywheel, place)
 
     def _step(
@@ -146,6 +149,11 @@ class AgentNet(Format):
         text = "" if action else code
         actions = (action,) if action else ()
         return ExchangedStep(screen, value.thought or "", actions, text, error, found, extra=extra), pointer
+
+
+def _ended(step: ExchangedStep, entry: _Entry) -> bool:
+    """Whether a step is a `terminate` with success, the outcome of a record that has no `task_completed`."""
+    return bool(step.actions) and step.actions[-1].type == "finished" and "terminate" in entry.value.code
 
 
 def _order_of(entries: Sequence[_Entry], record: RecordPlace) -> list[int]:

@@ -276,7 +276,7 @@ def gated(run: Run, iteration: int) -> Callable[[list[FinishedTrajectory]], None
             probation = standing.probation(record.verdict.gate_version) if record.verdict else ""
             context = known.context(record.trajectory, record.verdict, probation)
             found = verdicts_of(gates, record.trajectory, record.steps, context, utc_now())
-            known.note(record.trajectory, record.steps, found[-1])
+            known.note(record.trajectory, record.steps, found[-1].route)
             verdicts += found
         write(run.lake, records, verdicts)
 

@@ -111,6 +111,8 @@ class ImportResult(StageResult):
     """Number of records that equal an earlier record of the data set."""
     unreadable: int
     """Number of steps without a readable action."""
+    without_outcome: int = 0
+    """Number of new trajectories without an outcome."""
     decisions: int
     """Number of new decisions of reviewers."""
 
@@ -172,15 +174,17 @@ def has_new(config: Config, request: Request, name: str) -> bool:
     """Return whether an import has a trajectory that the lake lacks, or was begun and is not finished.
 
     Raises:
-        UsageError: it was imported with another outcome.
+        UsageError: it was imported with `--demonstrations` and is requested without, or it is not finished and was
+            begun without.
     """
     lake = run_of(config).lake
     store = lake.blobs.store
     for number in takewhile(lambda number: store.exists(_claim(number)), count()):
         there = ImportRecord.model_validate_json(store.get(_claim(number)))
         if there.name == name:
-            _check_outcome(there, request, IMPORTS - number)
-            return result_of(lake, IMPORTS - number, _LAST) is None
+            unfinished = result_of(lake, IMPORTS - number, _LAST) is None
+            _check_outcome(there, request, IMPORTS - number, unfinished)
+            return unfinished
     records = _taken(lake, request)
     while chunk := list(islice(records, TOGETHER)):
         names = {id_of(lake.lake_id, one) for one in chunk if not _is_own(lake, one)}
@@ -194,7 +198,7 @@ def claim_import(config: Config, request: Request, name: str) -> int:
     """Assign an iteration to an import permanently, and return the iteration.
 
     Raises:
-        UsageError: the data set was imported with another value of `--demonstrations`.
+        UsageError: the data set was begun with another value of `--demonstrations`.
     """
     store = run_of(config).lake.blobs.store
     claim = ImportRecord(name=name, demonstrations=request.demonstrations)
@@ -203,20 +207,23 @@ def claim_import(config: Config, request: Request, name: str) -> int:
         there = ImportRecord.model_validate_json(found)
         if there.name != name:
             continue
-        _check_outcome(there, request, IMPORTS - number)
+        _check_outcome(there, request, IMPORTS - number, unfinished=True)
         return IMPORTS - number
     raise AssertionError
 
 
-def _check_outcome(there: ImportRecord, request: Request, iteration: int) -> None:
-    if there.demonstrations != request.demonstrations:
-        was = "" if there.demonstrations else "out"
-        problem = f"{request.path} is {label_of(iteration)} already, with{was} --demonstrations."
-        decision = "reject" if there.demonstrations else "accept"
+def _check_outcome(there: ImportRecord, request: Request, iteration: int, unfinished: bool) -> None:
+    label = label_of(iteration)
+    if there.demonstrations and not request.demonstrations:
         ids = f"flywheel trajectories --iteration={iteration} --ids"
         raise UsageError(
-            problem,
-            f"Give the same option. Or decide on it: `{ids} | flywheel trajectories decide {decision} --ids -`.",
+            f"{request.path} is {label} already, with --demonstrations.",
+            f"Give the same option. Or decide on it: `{ids} | flywheel trajectories decide reject --ids -`.",
+        )
+    if unfinished and request.demonstrations and not there.demonstrations:
+        raise UsageError(
+            f"{request.path} is {label}, which was begun without --demonstrations and is not finished.",
+            "Finish it by the command without the option. Then repeat the command with it.",
         )
 
 
@@ -285,7 +292,7 @@ def _import_records(run: Run, iteration: int, request: Request, name: str) -> Im
 
 def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:
     """Write all rows and their tasks, and return the counts of records: new, already in the lake, or repeated."""
-    mine, unread, theirs = dict[str, int](), dict[str, int](), Home()
+    mine, unread, theirs, open_ = dict[str, int](), dict[str, int](), Home(), set[str]()
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
         for chunk in _chunks(lake, request, of, theirs):
@@ -304,9 +311,11 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
             theirs.decided += [(rows.trajectory.trajectory_id, rows.decided) for rows in chunk if rows.decided]
             mine |= {rows.trajectory.trajectory_id: rows.trajectory.n_steps for rows in new}
             unread |= {one.trajectory.trajectory_id: sum(not step.actions for step in one.steps) for one in new}
+            open_ |= {one.trajectory.trajectory_id for one in new if one.trajectory.success is None}
             progress.advance(shown, len(chunk))
     counts = {"trajectories": len(mine), "steps": sum(mine.values()), "already": len(theirs.names)}
     counts["repeated"] = theirs.records - len(mine) - len(theirs.names)
+    counts["without_outcome"] = len(open_)
     return {**counts, "unreadable": sum(unread.values()), "decisions": decide_all(lake, theirs.decided)}
 
 
@@ -387,6 +396,11 @@ def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[
             chunk, weight = [], 0
     if chunk:
         yield chunk
+
+
+def foreign_ids(lake: Lake, request: Request) -> Iterator[str]:
+    """Yield the ids that a data set's records have in the lake, without trajectories that this lake exported."""
+    return (id_of(lake.lake_id, one) for one in _taken(lake, request) if not _is_own(lake, one))
 
 
 def _is_own(lake: Lake, found: Exchanged) -> bool:

@@ -20,7 +20,7 @@ from models.judges.registry import GATE, case_of, judge_of, screens_of, verdict_
 from schemas.config import Config
 from schemas.tables.step import Step
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
-from schemas.tables.trajectory import Trajectory
+from schemas.tables.trajectory import Route, Trajectory
 from schemas.tables.verdict import Verdict
 from storage.catalog import ask, stream
 from storage.lake import Lake
@@ -236,9 +236,9 @@ class Known:
         changed = sum(any(step.next_screenshot not in (None, step.screenshot) for step in steps) for steps in known)
         return TaskFacts(len(known), changed, screens[(len(screens) - 1) // 10]) if known else TaskFacts()
 
-    def note(self, trajectory: Trajectory, steps: Sequence[Step], decision: Verdict) -> None:
-        """Record the decision about a trajectory. Later trajectories are compared with accepted trajectories."""
-        if decision.route == "sft":
+    def note(self, trajectory: Trajectory, steps: Sequence[Step], route: Route) -> None:
+        """Record the route of a trajectory. Later trajectories are compared with accepted trajectories."""
+        if route == "sft":
             self._accepted.add(trajectory, acting_steps(steps), self.looks)
 
     def _accept(self, chunk: Sequence[Sequence[Mapping[str, Any]]]) -> None:

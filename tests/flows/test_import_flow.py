@@ -11,16 +11,23 @@ from PIL import Image, ImageDraw, ImageFont
 
 from apps.commands.lineage import lineage_of
 from curation.converters.agentnet import AgentNet
+from curation.converters.exchanged import Exchanged
+from curation.converters.files import ImportSource
 from flows.data import import_data, refilter
 from flows.flywheel import flywheel
 from flows.policies import retrain
 from models import readers as rapid
 from schemas.config import Config
-from schemas.failure import FlywheelError
+from schemas.failure import FlywheelError, UsageError
+from storage.catalog import ask
 from storage.lake import Lake
 from tasks.exchange.export import export_trajectories
-from tasks.exchange.importing import Request
+from tasks.exchange.importing import Request, check_import, claim_import
+from tasks.running.run import open_run
+from tasks.shared.many import undo_batch
+from tasks.shared.reviews import Draft, submit
 from tasks.shared.status import begun_iterations, iterations
+from tests.fixtures.sentences import Sentences
 from tests.flows.conftest import Turned
 
 COUNTS = ("trajectories", "steps", "already", "repeated")
@@ -37,9 +44,11 @@ def png(shade: int) -> bytes:
     return buffer.getvalue()
 
 
-def line(number: int, completed: bool | None = True, **more: Any) -> dict[str, Any]:
+def line(
+    number: int, completed: bool | None = True, end: str = "computer.terminate(status='success')", **more: Any
+) -> dict[str, Any]:
     """A record of two steps with AgentNet's columns."""
-    codes = [f"pyautogui.click(x=0.{number + 1}, y=0.25)", "computer.terminate(status='success')"]
+    codes = [f"pyautogui.click(x=0.{number + 1}, y=0.25)", end]
     looked = {"last_step_correct": True, "last_step_redundant": False, "reflection": "It did what it had to."}
     traj = [
         {"index": at, "image": f"{number}-{at}.png", "value": {"code": code, "thought": "Click it.", **looked}}
@@ -62,7 +71,7 @@ def data_set(folder: Path, lines: list[dict[str, Any]]) -> Path:
 def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: Turned, tmp_path: Path) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)
-    lines = [line(0), line(1), line(2, completed=False), line(3, completed=None)]
+    lines = [line(0), line(1), line(2, completed=False), line(3, None, "pyautogui.press('enter')")]
     request = Request(format="agentnet", path=data_set(tmp_path / "theirs", lines))
     done = import_data(small, request)
     assert (done["iteration"], done["trajectories"], done["steps"]) == (-2, 4, 8)
@@ -150,6 +159,67 @@ def test_what_two_imports_hold_alike_is_imitated_once_and_stays_so_when_filtered
     assert second["iteration"] < first["iteration"]
     found = refilter(small)
     assert found.changed == 0 and found.routes.after == {"rl": 1, "sft": 3}
+
+
+def routes(config: Config) -> dict[str, str]:
+    """Routes of the lake's trajectories, by name of their records."""
+    lake = Lake.open(config.lake)
+    names = {
+        row["trajectory_id"]: json.loads(row["extra"])["name"].removeprefix("theirs-")
+        for row in lake.read("trajectories").to_pylist()
+    }
+    return {names[row["trajectory_id"]]: row["route"] for row in ask(lake, "decisions", iteration=None).to_pylist()}
+
+
+@pytest.mark.slow
+def test_an_import_becomes_demonstrations_later_once_and_until_that_is_undone(small: Config, tmp_path: Path) -> None:
+    enter = "pyautogui.press('enter')"
+    lines = [line(number, None, enter) for number in range(4)] + [line(5, False, enter)]
+    lines[1] = {**lines[0], "task_id": "theirs-1"}  # the same on the same screens
+    file = data_set(tmp_path / "theirs", lines)
+    first = import_data(small, Request(format="agentnet", path=file))
+    assert (first["routes"], first["without_outcome"]) == ({"ct": 5}, 4)
+    lake = Lake.open(small.lake)
+    (two,) = (
+        row["trajectory_id"]
+        for row in lake.read("trajectories").to_pylist()
+        if json.loads(row["extra"])["name"] == "theirs-2"
+    )
+    submit(lake, Draft(two, 0, "Ada", "reject"))
+    request = Request(format="agentnet", path=file, demonstrations=True)
+    done = import_data(small, request)["demonstrations"]
+    assert (done["accepted"], done["rejected"]) == (2, {"duplicates": 1})
+    imitated = {name for name, route in routes(small).items() if route == "sft"}
+    assert len(imitated & {"0", "1"}) == 1 and imitated - {"0", "1"} == {"3"}
+    assert import_data(small, request)["demonstrations"]["accepted"] == 0
+    assert len(undo_batch(lake, done["batch"], "Ada").trajectories) == 2
+    assert set(routes(small).values()) == {"ct"}
+    assert import_data(small, request)["demonstrations"]["accepted"] == 2
+    assert "demonstrations" not in import_data(small, Request(format="agentnet", path=file))
+
+
+@pytest.mark.slow
+def test_an_import_that_was_begun_as_demonstrations_is_not_repeated_otherwise(
+    small: Config, tmp_path: Path, sentence: Sentences
+) -> None:
+    file = data_set(tmp_path / "theirs", [line(0, None, "pyautogui.press('enter')"), line(1)])
+    request = Request(format="agentnet", path=file, demonstrations=True)
+    assert import_data(small, request)["routes"] == {"sft": 2}
+    with sentence.raises(UsageError):
+        import_data(small, request.model_copy(update={"demonstrations": False}))
+    other = data_set(tmp_path / "more", [line(2, None, "pyautogui.press('enter')")])
+    half = Request(format="agentnet", path=other)
+    with open_run(small):
+        claim_import.fn(small, half, check_import.fn(small, half).name)
+    with sentence.raises(UsageError):
+        import_data(small, half.model_copy(update={"demonstrations": True}))
+
+
+def test_a_record_without_an_outcome_succeeded_if_it_ends_with_success(tmp_path: Path) -> None:
+    ends = ["computer.terminate(status='success')", "computer.terminate(status='failure')", "pyautogui.press('enter')"]
+    lines = [line(number, None, end) for number, end in enumerate(ends)] + [line(3, False)]
+    found = [one for _, one in AgentNet().read(ImportSource(data_set(tmp_path / "theirs", lines)))]
+    assert [one.success for one in found if isinstance(one, Exchanged)] == [True, None, None, False]
 
 
 @pytest.mark.slow

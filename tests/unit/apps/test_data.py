@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.commands.data import export, import_, rejections
+from apps.commands.data import explained, export, import_, in_words, rejections
 from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS
 from schemas.failure import UsageError
@@ -111,6 +111,15 @@ def test_an_export_is_redacted_by_default_and_as_it_is_where_that_is_asked_for(
     assert "ada@example.org" in (tmp_path / "whole/agentnet.jsonl").read_text()
     with pytest.raises(UsageError, match=r"label-studio comes home"):
         export("label-studio", tmp_path / "answers", config=fresh.file, redact=True)
+
+
+def test_an_import_explains_its_routes_and_how_to_change_them(sentence: Sentences) -> None:
+    done = {"iteration": -2, "routes": {"ct": 20, "rl": 1, "sft": 3}, "without_outcome": 20}
+    sentence("\n".join(explained(done)))
+    sentence("\n".join(explained({"iteration": -3, "routes": {"quarantine": 2}, "without_outcome": 0})))
+    assert explained({"iteration": -2, "routes": {"sft": 3}, "without_outcome": 0}) == []
+    sentence("\n".join(in_words({"accepted": 19, "batch": "1f0c9a4be2d7", "rejected": {"duplicates": 1}})))
+    assert in_words(None) == [] == in_words({"accepted": 0, "batch": "", "rejected": {}})
 
 
 def test_an_import_names_the_gates_that_rejected_trajectories() -> None:
