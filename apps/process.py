@@ -39,7 +39,7 @@ DEFAULTS = {
     "GX_ANALYTICS_ENABLED": "false",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_OFFLINE": "ON",  # `models.hub.OFF`: a user's own "1" also forbids the fetch of `policy.base`
     "OMP_WAIT_POLICY": "PASSIVE",
     "PREFECT_CLIENT_MAX_RETRIES": "3",  # waits 14 s in total instead of a minute
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # events and log lines that cannot be sent

@@ -4,11 +4,11 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
+from models.hub import fetched_base, given_revision
 from models.safe import carried, require_sound
 from models.thinkers.thinker import THINKERS
 from models.tiny.layout import CRITIC
@@ -68,7 +68,7 @@ def first_policy(config: Config, lake: Lake) -> PolicyVersion:
         return row
     folder = work_folder(lake, "initial")
     shutil.rmtree(folder)
-    source = Path(config.policy.base)
+    source = fetched_base(config.policy)
     if not config.policy.given:
         from models.tiny.build import build_tiny  # late, because most flows do not need `torch`
 
@@ -80,7 +80,7 @@ def first_policy(config: Config, lake: Lake) -> PolicyVersion:
     method = "given" if config.policy.given else "random"
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}", carried(source, {CRITIC}))
     recipe = PolicyRecipe(INITIAL, "", PREPARE, {}, "initial")
-    register(lake, config, recipe, method, checkpoint, {}, config.seed)
+    register(lake, config, recipe, method, checkpoint, given_revision(config.policy), config.seed)
     return champion(lake)
 
 

@@ -313,6 +313,9 @@ def _show_policy(found: PolicyLineage) -> None:
         made = f"iteration {link.iteration}, {link.method}, {standing(link, found.fallen)}, code {link.code[:12]}"
         policy = "  " * depth + ("from " if depth else "") + harmless(link.policy_version)
         console.print(Text.assemble(f"{policy}  ", (made, "dim")))
+    first = json.loads(found.chain[-1].metrics or "{}")
+    if first.get("hub"):
+        console.print(f"\nbase model      {first['hub']} at {first['revision']}")
     versions = ", ".join(f"{table} {version}" for table, version in sorted(found.row.pins.items()))
     console.print(f"\ntable versions  {versions or 'none: made from nothing'}")
     console.print(f"config          {found.config.get('name', '')}, seed {found.row.seed} (whole with --json)")

@@ -4,7 +4,6 @@ space."""
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from common.process import home
@@ -275,7 +274,7 @@ def _training(config: Config, first: bool = True) -> str:
         refill = train.group.refill if method.source is DataSource.GROUPS and not train.stream.on else 0
         more = f"; groups that cannot teach are refilled, at most {counted(refill, 'time')}" if refill else ""
         return f"{train.method}: {own.epochs:g} epochs of the data it finds, {own.batch} samples a step{more}"
-    optimizer: Optimizer = "muon" if is_small(config.policy.base) else "adamw"
+    optimizer: Optimizer = "muon" if is_small(str(config.policy.folder)) else "adamw"
     steps, most = (method.schedule(train, 0, optimizer, begins).steps for begins in (False, True))
     if not first:
         return f"{train.method}: {steps:,} optimiser steps"
@@ -302,7 +301,7 @@ def _bytes_each(lake: Lake | None) -> float:
 def _bytes_of_policy(config: Config) -> float:
     if not config.policy.given:
         return BYTES_PER_POLICY
-    return COPIES * sum(file.stat().st_size for file in weight_files(Path(config.policy.base)))
+    return COPIES * sum(file.stat().st_size for file in weight_files(config.policy.folder))
 
 
 def _sandboxes(environment: Environment[Any]) -> str:

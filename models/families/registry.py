@@ -140,7 +140,7 @@ def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamil
     family = FAMILIES.class_of(name)(config)
     family.name = name
     if name != "tiny":  # the small policy's control tokens have the general form; its other tokens are words
-        checkpoint = directory or Path(config.base)
+        checkpoint = directory or config.folder
         family.fit(read_limits(checkpoint))
         family.tokens = tokens_of(checkpoint)
     return family
@@ -158,7 +158,7 @@ def name_of(config: PolicyConfig, directory: Path | None = None) -> str:
         "tiny"
         if small
         else _by_architecture(
-            directory or Path(config.base), config.family == "auto", CheckpointError if directory else UsageError
+            directory or config.folder, config.family == "auto", CheckpointError if directory else UsageError
         )
     )
     if name == "tiny" and config.family not in ("auto", "tiny"):

@@ -1,10 +1,12 @@
 """Define the section `policy`: the model that acts, and the server that runs the model."""
 
 import os
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from schemas.config.hub import hub_model, snapshot_of
 from schemas.config.section import Count, Positive, ReadIf, Section, Whole
 from schemas.context import ContextRule
 
@@ -117,7 +119,8 @@ class PolicyConfig(Section):
     )
 
     base: Annotated[str, AfterValidator(os.path.expanduser)] = "tiny"
-    """`tiny`: a small Qwen3-VL with random weights; else a Hugging Face image-text-to-text model directory."""
+    """`tiny`: a small Qwen3-VL with random weights; else a Hugging Face image-text-to-text model: a directory, or a
+    name on the Hub, such as `Qwen/Qwen3-VL-4B-Instruct` or `Qwen/Qwen3-VL-4B-Instruct@REVISION`."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
     """Text format of actions (docs/families.md). A family without `box_v1` uses its own format for it."""
     context: Literal["slide", "fold"] = "slide"
@@ -188,6 +191,12 @@ class PolicyConfig(Section):
     """Side of a patch, in pixels."""
     merge: Count = 2
     """Patches along each side of an image token; a token covers `merge` x `merge` patches."""
+
+    @property
+    def folder(self) -> Path:
+        """The directory of `base`; for a model of the Hub, its directory in the local cache if it has one."""
+        model = hub_model(self.base)
+        return (model and snapshot_of(model)) or Path(self.base)
 
     @property
     def given(self) -> bool:

@@ -211,7 +211,7 @@ def _require_family(config: Config, made: Mapping[str, object], uri: str) -> Non
 
     asked, was = name_of(config.policy), str(made.get("family", "auto"))
     if was == "auto" and "template" not in made:
-        was = UNNAMED.get(str(read_config(Path(config.policy.base)).get("model_type")), "thousandths")
+        was = UNNAMED.get(str(read_config(config.policy.folder).get("model_type")), "thousandths")
     elif was == "auto":
         try:
             was = name_of(config.policy.model_copy(update={"family": "auto"}))

@@ -17,6 +17,7 @@ from environments.catalog import catalog
 from environments.registry import environments_of, left_out, usable, verifier_of
 from learning.algorithms.method import DataSource, method_of
 from learning.tracking import TRACKERS
+from models.hub import fetched_base
 from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers import PROPOSERS
@@ -179,11 +180,12 @@ def _explorer(config: Config) -> str:
 
 
 def require_base(config: Config) -> None:
-    """Raise UsageError if `policy.base` is no model folder."""
+    """Raise UsageError if `policy.base` is no model folder, and no model that can be fetched from the Hub."""
     base = config.policy.base
-    if base != "tiny" and not Path(base).is_dir():
+    folder = fetched_base(config.policy)
+    if base != "tiny" and not folder.is_dir():
         raise UsageError(f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`.")
-    if base != "tiny" and not (Path(base) / "config.json").is_file():
+    if base != "tiny" and not (folder / "config.json").is_file():
         hint = "Name a Hugging Face model folder (config.json, weights, tokenizer), or `tiny`."
         raise UsageError(f"`policy.base`: {base} is not a model folder: it has no config.json.", hint)
 
@@ -214,9 +216,9 @@ def _policy(config: Config) -> str:
     require_base(config)
     base = config.policy.base
     if base != "tiny":
-        weights_of(Path(base))
+        weights_of(config.policy.folder)
         if config.policy.acts_on_server:
-            require_servable(Path(base))
+            require_servable(config.policy.folder)
     if config.policy.backend != "auto":
         from models.language_model import BACKENDS
 
@@ -233,7 +235,7 @@ def _policy(config: Config) -> str:
     if base == "tiny":
         return "the small policy, made new"
     how = "by its architecture" if config.policy.family == "auto" else "by `policy.family`"
-    why = doubt(config.policy.family, Path(base))
+    why = doubt(config.policy.family, config.policy.folder)
     return f"{base}, asked as {name}, {how}{f', although {why}' if why else ''}"
 
 
@@ -246,7 +248,7 @@ def _processor(config: Config) -> str:
         return "the small policy's own"
     require_base(config)
     limits = family_of(config.policy).limits
-    read_processor(Path(config.policy.base))
+    read_processor(config.policy.folder)
     if limits is None:
         return "it has no limits: screens go to the model unchanged"
     return f"screens are shown in multiples of {limits.factor}, of {limits.least:,} to {limits.most:,} pixels"
@@ -265,11 +267,11 @@ def _training(config: Config) -> str:
     if train.launch == "local" and train.processes != "auto" and train.processes > most:
         problem = f"`train.processes={train.processes}`: this machine has {counted(os.cpu_count() or 1, 'processor')}"
         raise UsageError(f"{problem}.", f"At most {most}; `auto` takes one for each GPU, or two without.")
-    rate = check_training(train, config.policy.base)
+    rate = check_training(train, str(config.policy.folder))
     if train.lora.rank:
         from learning.engines.fsdp.census import sizes_at
 
-        sizes_at(Path(config.policy.base), train.lora)
+        sizes_at(config.policy.folder, train.lora)
     if train.launch == "local" and train.processes != "auto" and train.processes % train.replicas:
         problem = f"`train.replicas` is {train.replicas}, and {counted(train.processes, 'process', 'processes')} train"
         raise UsageError(f"{problem}.", "Take a divisor of them.")
@@ -332,7 +334,7 @@ def _device(config: Config, asks: bool) -> str:
     from learning.engines.choice import is_small
 
     require_base(config)
-    if is_small(config.policy.base):
+    if is_small(str(config.policy.folder)):
         return "CPU; the small policy needs no GPU"
     if not asks:
         return "not asked"
@@ -409,7 +411,7 @@ def _teacher(config: Config, asks: bool) -> str:
     if not asks:
         return "not asked"
     require_base(config)
-    Teacher(settings).require(Path(config.policy.base), config.policy)
+    Teacher(settings).require(config.policy.folder, config.policy)
     return f"{settings.model} has the policy's tokenizer"
 
 

@@ -182,7 +182,7 @@ REPEATED: dict[str, tuple[str, ...]] = {
 
 
 def _is_fast(config: Config) -> bool:
-    return config.policy.backend in ("auto", "tiny") and is_small(config.policy.base)
+    return config.policy.backend in ("auto", "tiny") and is_small(str(config.policy.folder))
 
 
 def _unjudged(config: Config) -> bool:

@@ -141,7 +141,7 @@ def _job(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path) -> tupl
 def _start(config: Config, lake: Lake, pins: Mapping[str, int], folder: Path) -> Path:
     """Return the folder of the policy to begin from: `policy.base`, or a new one of the configured sizes."""
     if config.policy.given:
-        return Path(config.policy.base)
+        return config.policy.folder
     from learning.engines.tiny.pages import PHRASES
     from models.tiny.build import build_tiny
     from models.tiny.tokens import learn_pieces
@@ -182,7 +182,7 @@ def _parameters(config: Config) -> int:
     if not config.policy.given:
         sizes = sizes_of(_shaped(config), FIXED_TOKENS + settings.phrases)
         return sum(math.prod(one) for part in parts_of(sizes).values() for one in part.values())
-    net = TinyNet.load(Path(config.policy.base))
+    net = TinyNet.load(config.policy.folder)
     block = net.vision["patch_size"] * net.vision["spatial_merge_size"]
     if block % 8 or settings.crop_width % block or settings.crop_height % block:
         raise UsageError(

@@ -1,0 +1,97 @@
+"""A name on the Hub in `policy.base` is fetched once, and refused with the command that downloads it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apps.commands.lineage import lineage_of
+from models import hub
+from models.families.registry import name_of
+from models.hub import OFF, fetched_base, given_revision
+from models.safe import weights_of
+from schemas.config import config_of
+from schemas.config.policy import PolicyConfig
+from schemas.failure import UsageError
+from storage.lake import Lake
+from tasks.preflight.preflight import require_base
+from tasks.prepare import first_policy
+from tests.fixtures.hub import COMMIT
+from tests.fixtures.hub import hub as serving
+from tests.fixtures.sentences import Sentences
+from tests.tiny_qwen import build_tiny_qwen
+
+NAME = "Owner/Tiny-VL"
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache, and no server."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", OFF)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.chdir(tmp_path)
+    hub._fetch.cache_clear()  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", [NAME, f"{NAME}@{COMMIT}"])
+def test_a_model_of_the_hub_is_fetched_once_and_its_commit_recorded(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "model"
+    build_tiny_qwen("qwen3_5", model)
+    (model / "pytorch_model.bin").write_bytes(b"unused")
+    suite = {"tasks": ["click-target"], "held_out": []}
+    config = config_of(
+        {
+            "lake": {"uri": str(tmp_path / "lake")},
+            "environments": {"fake": {}},
+            "suite": suite,
+            "policy": {"base": base, "family": "qwen3.5"},
+        }
+    )
+    with serving(NAME, model) as (address, asked):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        require_base(config)
+        assert asked and not any(path.endswith(".bin") for path in asked)
+    folder = fetched_base(config.policy)
+    assert weights_of(folder) and name_of(config.policy) == "qwen3.5"
+    lake = Lake.open(config.lake)
+    row = first_policy(config, lake)
+    assert json.loads(row.metrics) == {"hub": NAME, "revision": COMMIT} == given_revision(config.policy)
+    assert json.loads(row.config)["policy"]["base"] == base
+    assert lineage_of(lake, row.policy_version).chain[-1].metrics == row.metrics  # pyright: ignore
+
+
+def test_a_model_that_cannot_be_fetched_is_refused_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
+) -> None:
+    (tmp_path / "empty").mkdir()
+    with sentence.raises(UsageError, NAME, hint=f"hf download {NAME} --local-dir DIR"):
+        fetched_base(PolicyConfig(base=NAME))
+    with serving("Another/Model", tmp_path / "empty") as (address, _):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        with sentence.raises(UsageError, hint="--revision v1.0"):
+            fetched_base(PolicyConfig(base=f"{NAME}@v1.0"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with sentence.raises(UsageError, "HF_HUB_OFFLINE is set"):
+        fetched_base(PolicyConfig(base="Owner/Other"))
+
+
+def test_a_folder_is_no_name_on_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    assert fetched_base(PolicyConfig(base="models/mine")) == Path("models/mine")
+    for base in ("tiny", "/models/mine", "models/of/mine", "./mine", "mine"):
+        assert fetched_base(PolicyConfig(base=base)) == Path(base)
+
+
+def test_an_unfinished_download_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "hub" / "hub" / "models--Owner--Tiny-VL"
+    for part in ("refs", "blobs", f"snapshots/{COMMIT}"):
+        (folder / part).mkdir(parents=True)
+    (folder / "refs" / "main").write_text(COMMIT)
+    (folder / f"snapshots/{COMMIT}/config.json").write_text("{}")
+    assert PolicyConfig(base=NAME).folder == folder / "snapshots" / COMMIT
+    (folder / "blobs" / "abc.incomplete").write_text("")
+    assert PolicyConfig(base=NAME).folder == Path(NAME)
