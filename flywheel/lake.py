@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     import polars as pl
     from PIL import Image
 
+    from flywheel.comparison import Comparison
+    from flywheel.difference import VersionComparison
     from schemas.action import Action
     from schemas.tables.review import Decision, Review
     from schemas.tables.step import RecordedStep
     from schemas.tables.trajectory import RecordedTrajectory
+    from tasks.promote.pairs import SeedPair, SideBySide
+    from tasks.shared.runs import LakeRun
 
 STAGES = ("collected", "valid", "judged", "reviewed", "selected")
 """Columns of `OpenLake.funnel`, from the first stage to the last."""
@@ -352,6 +356,70 @@ class OpenLake:
             `iteration`, `collected`, `valid`, `judged`, `reviewed` and `selected`, as counts.
         """
         return self.query("funnel_people").select("iteration", *STAGES)
+
+    def runs(self) -> "list[LakeRun]":
+        """Return the runs of iterations and imports, oldest first, with their ids and iterations."""
+        from tasks.shared.runs import runs_of
+
+        return runs_of(self.stored)
+
+    def diff(self, a: str, b: str) -> "VersionComparison | Comparison":
+        """Compare two policies, data versions or runs, as `flywheel diff` does.
+
+        Args:
+            a: a policy, `champion`, `now`, or a time such as `2026-11-20T12:00`; or the id of a run.
+            b: the second one, a run if the first is a run.
+
+        Raises:
+            UsageError: a name is unknown.
+            LakeError: files of a version were removed.
+        """
+        from flywheel.comparison import compare_runs
+        from flywheel.difference import difference_of
+        from schemas.config.operations import BudgetConfig
+        from tasks.shared.runs import run_named
+
+        if run_named(self.stored, a) or run_named(self.stored, b):
+            return compare_runs(self.stored, BudgetConfig(), a, b)
+        return difference_of(self.stored, a, b)
+
+    def diff_lake(self, other: "OpenLake") -> "Comparison":
+        """Compare this lake with another one by success, tasks, data, cost and config. The cost has no money."""
+        from flywheel.comparison import Comparison, whole_lake
+        from schemas.config.operations import BudgetConfig
+
+        return Comparison(*(whole_lake(one.stored, BudgetConfig()) for one in (self, other)))
+
+    def seed_pairs(self, a: str, b: str, task: str) -> "list[SeedPair]":
+        """Return the evaluation seeds of a task on which two policies were measured, with both outcomes.
+
+        Args:
+            a: a policy: its version, `champion` or `explorer`.
+            b: the second policy.
+            task: the task's id, or its last part.
+
+        Raises:
+            UsageError: a policy does not exist, or was never evaluated on the task.
+        """
+        from tasks.promote.pairs import evaluated_pairs
+
+        return evaluated_pairs(self.stored, a, b, task)
+
+    def side_by_side(self, a: str, b: str, task: str, seed: int) -> "SideBySide":
+        """Return two policies on one evaluation seed, each with its outcome and its kept steps.
+
+        Args:
+            a: a policy: its version, `champion` or `explorer`.
+            b: the second policy.
+            task: the task's id, or its last part.
+            seed: the seed.
+
+        Raises:
+            UsageError: a policy does not exist, or was never evaluated on the task or the seed.
+        """
+        from tasks.promote.pairs import side_by_side
+
+        return side_by_side(self.stored, a, b, task, seed)
 
     def query(self, name: str, **parameters: Any) -> "pl.DataFrame":
         """Run a query of this project.

@@ -17,9 +17,9 @@ from tasks.promote.pairs import (
     PolicySide,
     SeedPair,
     SideBySide,
+    evaluated_pairs,
     evaluated_task,
     evaluated_version,
-    pairs_of,
     require_kept,
     side_by_side,
 )
@@ -36,8 +36,7 @@ def list_pairs(lake: Lake, a: str, b: str, task: str, as_json: bool) -> None:
     """Prints the seeds of a task on which one of two policies succeeded and the other failed."""
     first, second = (evaluated_version(lake, name) for name in (a, b))
     named = evaluated_task(lake, first, task)
-    evaluated_task(lake, second, named)
-    pairs = pairs_of(lake, first, second, named)
+    pairs = evaluated_pairs(lake, first, second, named)
     rows = [{"seed": one.seed, "a": one.a, "b": one.b, "kept": one.kept} for one in pairs]
     result = {"task": named, "a": first, "b": second, "pairs": rows}
     print_result(as_json, result, lambda: _print_pairs(named, first, second, pairs))

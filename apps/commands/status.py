@@ -14,7 +14,7 @@ from flywheel import OpenLake
 from rollout.failures import FailedTask
 from schemas.failure import UsageError
 from schemas.tables.quality import OVERRIDES
-from schemas.tables.stage import STAGES, chronological, label_of
+from schemas.tables.stage import PREPARE, STAGES, chronological, label_of
 from schemas.tables.trajectory import IMPORT
 from storage.lake import Lake
 from tasks.overrides import overridden
@@ -23,7 +23,9 @@ from tasks.running.budget import pause_of
 from tasks.running.console import make_table, out
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.lease import lease_owner
+from tasks.shared.runs import runs_of
 from tasks.shared.status import Ends, IterationStatus, Success, begun_iterations, failing
+from tasks.shared.trajectories import SHORT_ID
 
 COLUMNS = ("iteration", "success", "<", "95 %", "rollouts", "seconds", "<policy", "<outcome")
 WIDTH = 80
@@ -50,6 +52,7 @@ def status_of(stored: Lake) -> dict[str, Any]:
         "champion": champion,
         "champion_success": lake.success(champion),
         "iterations": [{key: value for key, value in row.items() if key != "n"} for row in finished],
+        "runs": [asdict(run) | {"started_at": run.started_at.isoformat()} for run in runs_of(stored)],
         "imported": _imported(stored),
         "people": learned_from_people(stored),
         "paused": pause and pause.model_dump(mode="json"),
@@ -100,7 +103,7 @@ def view(lake: Lake) -> Group:
         text += _trend([one.rate for one in fixed], fixed[-1].ci)
     if unseen:
         text += f"\ntasks that are never trained on {_trend([one.success for one in unseen], unseen[-1].ci)}"
-    text += _rollbacks(lake) + _overrides(lake) + "".join(f"\n{one.text}" for one in _failing(lake, rows))
+    text += _runs(lake) + _rollbacks(lake) + _overrides(lake) + "".join(f"\n{one.text}" for one in _failing(lake, rows))
     text += "\nin brackets: 95 % intervals over trajectories"
     others = [one for one in decided if one.kind != "iteration"]
     other_runs = [Text(), _decisions(others)] if others else []
@@ -137,6 +140,18 @@ def _decisions(found: list[PromotionEvent]) -> Table:
 def _failing(lake: Lake, begun: list[IterationStatus]) -> list[FailedTask]:
     """Lists the tasks without a working trajectory in the last begun iteration."""
     return failing(lake, begun[-1].iteration) if begun else []
+
+
+def _runs(lake: Lake) -> str:
+    """Makes a line with the newest three runs, if there are several."""
+    runs = runs_of(lake)
+    if len(runs) < 2:
+        return ""
+    named: list[str] = []
+    for run in runs[-3:]:
+        numbers = [label_of(at).removeprefix("iteration ") for at in run.iterations if at != PREPARE]
+        named.append(f"{run.run_id[:SHORT_ID]} ({', '.join(numbers)})")
+    return f"\nruns, with their iterations: {'; '.join(named)}"
 
 
 def _rollbacks(lake: Lake) -> str:

@@ -10,7 +10,9 @@ from apps.options import AsJson, ConfigFile, IdsFile, apart, ids_of, open_lake, 
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
-    from schemas.config import Config
+    from collections.abc import Callable
+
+    from flywheel.comparison import Comparison
 
 
 def rollback(
@@ -42,7 +44,9 @@ def rollback(
 def diff(
     named: Annotated[
         list[str] | None,
-        typer.Argument(metavar="A B [KEY=VALUE]...", help="Policies, `now`, times like 2026-11-20T12:00; or lakes."),
+        typer.Argument(
+            metavar="A B [KEY=VALUE]...", help="Policies, `now`, times like 2026-11-20T12:00; or runs; or lakes."
+        ),
     ] = None,
     config: ConfigFile = None,
     task: Annotated[
@@ -58,8 +62,9 @@ def diff(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the changes between two data versions, policies or lakes, or two policies on one task and seed."""
-    from apps.commands.lakes import is_lake
+    """Show the changes between two data versions, policies, runs or lakes, or two policies on one task and seed."""
+    from flywheel.comparison import is_lake
+    from tasks.shared.runs import run_named
 
     versions, overrides = apart(named)
     if len(versions) != 2:
@@ -70,11 +75,18 @@ def diff(
         raise UsageError("`--gif` and `--strip` draw one seed.", "Add --task and --seed.")
     resolved = resolve(config, overrides)
     if any(map(is_lake, versions)):
-        _diff_lakes(resolved, versions, task, as_json)
+        from flywheel.comparison import compare_lakes
+
+        _diff_wholes(lambda: compare_lakes(resolved, *versions), "lakes", task, as_json)
         return
     lake = open_lake(resolved)
-    if task is None:
-        from apps.commands.difference import difference_of, show_difference
+    if any(run_named(lake, name) for name in versions):
+        from flywheel.comparison import compare_runs
+
+        _diff_wholes(lambda: compare_runs(lake, resolved.budget, *versions), "runs", task, as_json)
+    elif task is None:
+        from apps.commands.difference import show_difference
+        from flywheel.difference import difference_of
 
         found = difference_of(lake, *versions)
         print_result(as_json, found.as_dict, lambda: show_difference(found))
@@ -88,13 +100,14 @@ def diff(
         show_pair(lake, versions[0], versions[1], task, seed, gif, strip, as_json)
 
 
-def _diff_lakes(config: "Config", names: list[str], task: str | None, as_json: bool) -> None:
-    from apps.commands.lakes import compare_lakes, show_lakes
+def _diff_wholes(compare: "Callable[[], Comparison]", kind: str, task: str | None, as_json: bool) -> None:
+    """Prints two lakes or two runs."""
+    from apps.commands.comparison import show_comparison
 
     if task is not None:
-        raise UsageError("`--task` is of two policies of one lake.", "Leave it out for two lakes.")
-    found = compare_lakes(config, names[0], names[1])
-    print_result(as_json, found.as_dict, lambda: show_lakes(found))
+        raise UsageError("`--task` is of two policies of one lake.", f"Leave it out for two {kind}.")
+    found = compare()
+    print_result(as_json, found.as_dict, lambda: show_comparison(found))
 
 
 def forget(

@@ -12,6 +12,7 @@ import polars as pl
 from apps.report import charts
 from apps.report.gather import EXPLORER, Overview, curriculum, gather
 from flywheel import OpenLake
+from flywheel.comparison import Comparison, compare_runs
 from schemas.config import Config
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
@@ -19,7 +20,7 @@ from tasks.promote.events import ROLLED_BACK, rolled_back, standing
 from tasks.running.budget import Account, account
 from tasks.running.curve import Spec, label, success_chart
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import policies
+from tasks.shared.policies import champion_if_any, policies
 
 Charts = dict[str, Spec]
 LATEST = 40
@@ -69,13 +70,21 @@ class Gathered:
         query = "SELECT DISTINCT gate FROM verdicts ORDER BY gate"
         return self._once("gates", lambda: self.opened.sql(query)["gate"].to_list())
 
+    def champion(self) -> str:
+        """Returns the champion's version; empty before the first policy."""
+        return self._once("champion", lambda: row.policy_version if (row := champion_if_any(self.lake)) else "")
+
     def budget(self) -> list[Account]:
         """Returns each part of the budget, with its unit, spent amount and limit."""
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 
+    def runs_compared(self, a: str, b: str) -> Comparison:
+        """Returns two runs and their differences; raises UsageError for an unknown run."""
+        return self._once(f"runs {a} {b}", lambda: compare_runs(self.lake, self.config.budget, a, b))
+
     def charts(self, page: str) -> Charts:
         """Returns the specifications of a page's charts by name, without empty ones; `policies/NAME` is the page of a
-        policy.
+        policy, and `runs/A/B` that of two runs.
 
         Raises:
             KeyError: the page does not exist or has no charts.
@@ -85,6 +94,8 @@ class Gathered:
             "curriculum": lambda: {"weights": charts.weights(self._latest_choices())},
             "lineage": lambda: {"graph": lineage_graph(list(policies(self.lake).values()), rolled_back(self.lake))},
         }
+        if page.startswith("runs/"):
+            make[page] = lambda: {"curves": charts.curves(self.runs_compared(*page.split("/")[1:]))}
         if page.startswith("policies/"):
             make[page] = lambda: {"training": charts.training(self.opened.training([page.removeprefix("policies/")]))}
         found = self._once(f"charts of {page}", make[page])

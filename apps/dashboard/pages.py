@@ -7,8 +7,9 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from apps.commands.comparison import label_of_pair
 from apps.commands.lineage import lineage_of_policy
 from apps.desk.desk import Desk
 from apps.desk.pages import Chosen, Number, page
@@ -17,6 +18,7 @@ from apps.quality.gather import quality_of
 from apps.report.build import vega
 from apps.report.charts import training
 from common.text import Storable
+from flywheel.comparison import require_run
 from flywheel.film import write_moving
 from flywheel.frames import POINTS, rows_of
 from schemas.failure import UsageError
@@ -44,6 +46,7 @@ from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.finding import ORDERS, OUTCOMES, Wanted, find
 from tasks.shared.policies import policies
 from tasks.shared.reviews import require_name
+from tasks.shared.runs import runs_of
 from tasks.shared.status import success_of
 from tasks.shared.tags import tags_of
 from tasks.shared.trajectories import episode_of
@@ -53,7 +56,7 @@ SHOWN_IDS = 60
 Given = Annotated[str | None, BeforeValidator(lambda given: given or None)]
 """A field of a form; an empty one holds for every trajectory."""
 Whole = Annotated[int, Query(ge=0, lt=2**63)]
-Seed = Annotated[int | None, BeforeValidator(lambda given: given or None), Query(ge=0, lt=2**63)]
+Seed = Annotated[Annotated[int, Field(ge=0, lt=2**63)] | None, BeforeValidator(lambda given: given or None)]
 """A seed in a form's field; an empty one holds for every trajectory."""
 Ticked = Annotated[bool, BeforeValidator(lambda given: given or False)]
 """A choice in a form; an empty one is false."""
@@ -91,6 +94,18 @@ def router(desk: Desk) -> APIRouter:
             "policy", shown=shown, row=row, ids=ids, config=config, standing=standing, success=success,
             decided=DECIDED, tags=tags_of(lake, [name]), pairs=_decisive(lake, shown.decision),
             charts=found.charts(f"policies/{name}"),
+        )  # fmt: skip
+
+    @routes.get("/runs")
+    def runs(a: Given = None, b: Given = None) -> HTMLResponse:
+        seen = {row.iteration: row for row in found.opened.iterations()}
+        rows = [(run, [seen[at] for at in run.iterations if at in seen]) for run in reversed(runs_of(lake))]
+        newest = [run.run_id for run, _ in rows[:2]][::-1]
+        both = [require_run(lake, name).run_id for name in (a, b) if name]
+        pair = found.runs_compared(*both) if len(both) == 2 else None
+        return page(
+            "runs", rows=rows, tags=tags_of(lake, [run.run_id for run, _ in rows]), pair=pair, chosen=both or newest,
+            label=label, label_of_pair=label_of_pair, charts=found.charts("runs/" + "/".join(both)) if pair else {},
         )  # fmt: skip
 
     routes.include_router(_data_router(desk))
@@ -136,6 +151,7 @@ def _data_router(desk: Desk) -> APIRouter:
         return page(
             "trajectories", found=shown, page=number, size=size, tasks=tasks, given=given, sort=sort, more=more,
             outcomes=OUTCOMES, routes=ROUTES, orders=ORDERS, gates=found.gates(), filters=json.dumps(filters),
+            champion=found.champion(),
         )  # fmt: skip
 
     @routes.get("/compare")

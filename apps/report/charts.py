@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from flywheel.comparison import Comparison
 from schemas.tables.policy import MEASURES
 from tasks.running.curve import (
     EXPLORED,
@@ -19,6 +20,7 @@ from tasks.running.curve import (
     label_order,
     specification,
 )
+from tasks.shared.trajectories import SHORT_ID
 
 KINDS = {"policy": POLICY, "policy, same tasks": "#3f9d6b", "relay": "#d08a2e", "explorer": EXPLORED}
 ROUTES = {"sft": "#4c9f70", "ct": "#3b7dd8", "rl": "#8a6fc0", "quarantine": "#d08a2e", "none": "#b9b4ac"}
@@ -68,6 +70,28 @@ def collected(rows: pl.DataFrame) -> Spec | None:
     shares = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("success", "low", "high")]
     line = base.mark_line(point=True).encode(
         y=alt.Y("success:Q", scale=SHARE, title="P(V=1)"), tooltip=["iteration:O", "kind:N", "n:Q", *shares]
+    )
+    return specification(base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q") + line)
+
+
+def curves(found: Comparison) -> Spec | None:
+    """Draws the success of two lakes or runs by the number of the iteration in each, with 95 % intervals."""
+    names = [found.a.name[:SHORT_ID], found.b.name[:SHORT_ID]]
+    values = [
+        {"at": at, "name": name, "success": row.success, "low": row.ci[0], "high": row.ci[1], "policy": row.policy}
+        for name, side in zip(names, (found.a, found.b), strict=True)
+        for at, row in enumerate(side.curve, 1)
+        if row.ci is not None
+    ]
+    if not values:
+        return None
+    colour = alt.Color("name:N", title=None, scale=alt.Scale(domain=names, range=[POLICY, "#d08a2e"]))
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X("at:O", title="iteration of the run", axis=alt.Axis(labelAngle=0)), color=colour
+    )
+    shares = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("success", "low", "high")]
+    line = base.mark_line(point=True).encode(
+        y=alt.Y("success:Q", scale=SHARE, title="success"), tooltip=["name:N", "at:O", "policy:N", *shares]
     )
     return specification(base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q") + line)
 

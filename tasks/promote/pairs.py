@@ -136,6 +136,18 @@ def pairs_of(lake: Lake, a: str, b: str, task: str | None = None, suites: Sequen
     return [SeedPair(at[1], at[0], won[a][at], won[b][at], ((a, *at) in kept, (b, *at) in kept)) for at in both]
 
 
+def evaluated_pairs(lake: Lake, a: str, b: str, task: str) -> list[SeedPair]:
+    """Return the pairs of outcomes of two policies on one task, named as in `side_by_side`.
+
+    Raises:
+        UsageError: a policy does not exist, or was never evaluated on the task.
+    """
+    first, second = (evaluated_version(lake, name) for name in (a, b))
+    named = evaluated_task(lake, first, task)
+    evaluated_task(lake, second, named)
+    return pairs_of(lake, first, second, named)
+
+
 def promotion_pairs(lake: Lake, event: Promotion) -> list[SeedPair]:
     """Return the pairs that a decision counted: `a` is the challenger, and `b` the champion before the decision."""
     return pairs_of(lake, event.policy_version, event.against, suites=SUITES[:1])[: event.pairs]

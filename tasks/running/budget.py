@@ -9,6 +9,7 @@ lake, so the cost of a killed run includes only what the run wrote. Tokens of ju
 written at the end of a stage.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -136,9 +137,10 @@ class Exhausted(BaseModel):
         return Paused(self.text, f"Raise `budget.{self.what}`; the same command then continues.")
 
 
-def spent(lake: Lake, budget: BudgetConfig) -> Spent:
-    """Return the cost of a lake so far, at the prices of the budget."""
-    rows = [_finished(lake, at) if done else _cost(lake, at) for at, done in _iterations(lake)]
+def spent(lake: Lake, budget: BudgetConfig, iterations: Collection[int] | None = None) -> Spent:
+    """Return the cost of a lake, or of some of its iterations, so far, at the prices of the budget."""
+    counted_ones = [(at, done) for at, done in _iterations(lake) if iterations is None or at in iterations]
+    rows = [_finished(lake, at) if done else _cost(lake, at) for at, done in counted_ones]
     steps, tokens = sum(row.steps for row in rows), sum(row.tokens for row in rows)
     hours = sum(row.seconds for row in rows) / 3600
     money = hours * budget.hour_price + tokens / 1e6 * budget.million_tokens_price

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from apps.commands.difference import difference_of, show_difference
+from apps.commands.difference import show_difference
+from flywheel.difference import difference_of
 from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
 from tests.fixtures.sentences import Sentences

@@ -15,6 +15,8 @@ from PIL import Image
 from polars.testing import assert_frame_equal
 
 import flywheel
+from flywheel.comparison import Comparison
+from flywheel.difference import VersionComparison
 from schemas.action import Click, Hotkey
 from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
@@ -23,6 +25,7 @@ from schemas.tables import TABLES
 from schemas.tables.policy import MEASURES
 from storage.lake import Lake as StoredLake
 from tests.fixtures.sentences import Sentences
+from tests.unit.apps.conftest import make_place
 from tests.unit.storage.conftest import DEFAULTS, NOON
 
 Rows = Callable[..., dict[str, Any]]
@@ -251,3 +254,21 @@ def test_an_action_is_given_as_its_fields_or_as_itself_and_stored_as_readers_wri
 ) -> None:
     review = flywheel.open(str(place)).annotate("t0", "correct", person="Ada", step=0, action=action)
     assert json.loads(review.action or "") == stored
+
+
+def test_policies_runs_and_lakes_are_compared_as_by_the_command(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    lake, other = (flywheel.open(make_place(tmp_path / name).lake.uri) for name in "ab")
+    rows = lake.stored.read("stages").to_pylist()
+    lake.stored.upsert("stages", [row | {"run_id": "the-second"} for row in rows if row["iteration"] > 0])
+    assert [(run.run_id, run.iterations) for run in lake.runs()] == [("run", [-1, 0]), ("the-second", [1, 2])]
+    runs = lake.diff("run", "the-second")
+    assert isinstance(runs, Comparison) and runs.success.mean == pytest.approx(0.25)
+    policies = lake.diff("policy-0000", "champion")
+    assert isinstance(policies, VersionComparison) and policies.policies is not None
+    assert lake.diff_lake(other).success.mean == 0.0
+    won = [one.seed for one in lake.seed_pairs("policy-0000", "champion", "two-steps") if one.won == "b"]
+    assert won == [1_000_004, 1_000_005]
+    pair = lake.side_by_side("policy-0000", "champion", "two-steps", 1_000_005)
+    assert (pair.a.outcome, pair.b.outcome, pair.differs_at) == ("failure", "success", None)

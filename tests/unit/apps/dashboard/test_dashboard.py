@@ -35,6 +35,7 @@ from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.finding import Wanted, find
 from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of
+from tasks.shared.tags import add_tag
 from tests.unit.apps.conftest import Place, make_place
 
 PAGES = ("/", "/running", "/trajectories", "/funnel", "/curriculum", "/lineage", "/queue", "/live", "/quality")
@@ -121,6 +122,35 @@ def test_a_trajectory_of_an_evaluation_has_pages_and_pictures_but_no_review(site
     assert site.post("/api/reviews", json=sent).status_code in (403, 422)
     assert not fresh.lake.count("reviews")
     assert site.get("/trajectories", params={"evaluations": "true", "route": "sft"}).status_code == 422
+
+
+def test_a_form_whose_other_fields_are_empty_filters_by_the_one_that_is_set(site: TestClient) -> None:
+    form = dict.fromkeys(("evaluations", "task", "outcome", "route", "gate", "iteration", "seed", "tag", "policy"), "")
+    page = site.get("/trajectories", params=form | {"outcome": "failure", "sort": "newest"})
+    assert page.status_code == 200 and set(re.findall(r'class="bad">(\w+)<', page.text)) == {"failure"}
+    assert site.get("/trajectories", params=form | {"seed": "0"}).text.count("<code>") == 12
+    assert site.get("/trajectories", params=form | {"seed": "-1"}).status_code == 422
+
+
+def test_two_runs_are_compared_on_a_page(site: TestClient, fresh: Place) -> None:
+    alone = site.get("/runs")
+    assert (
+        alone.status_code == 200 and "disabled>Compare A and B" in alone.text and 'href="/runs"' in site.get("/").text
+    )
+    first, second = "1f4e6fe7-37c9-452c-84a5-e6c45d000000", "2b7c1a90-0000-4000-8000-000000000000"
+    rows = fresh.lake.read("stages").to_pylist()
+    fresh.lake.upsert("stages", [{**row, "run_id": first if row["iteration"] < 1 else second} for row in rows])
+    add_tag(fresh.lake, [second], "longer", "Ada")
+    time.sleep(FRESH_S)
+    listed = site.get("/runs").text
+    assert listed.count('type="radio"') == 4 and listed.index(second) < listed.index(first) and "longer" in listed
+    page = site.get("/runs", params={"a": first[:8], "b": second})
+    assert "+0.250" in page.text and "iteration 0 and 1" in page.text
+    assert "<td>fake/click-target</td>" in re.sub("<a[^>]*>|</a>", "", page.text)
+    chart = site.get(f"/api/charts/runs/{first}/{second}").json()["curves"]
+    points = [(one["name"], one["at"], one["success"]) for one in chart["data"]["values"]]
+    assert points == [(first[:8], 1, 0.5), (second[:8], 1, 0.75)]
+    assert site.get("/runs", params={"a": first, "b": "policy-0001"}).status_code == 422
 
 
 def test_two_policies_are_compared_on_a_seed_step_by_step(site: TestClient) -> None:

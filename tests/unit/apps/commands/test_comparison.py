@@ -1,0 +1,119 @@
+"""`flywheel diff` of two lakes, and of two runs, by success, tasks, data, cost and config."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from apps.cli import make_app
+from apps.commands.status import show_status, status_of
+from flywheel.comparison import compare_lakes, compare_runs, is_lake
+from schemas.config.operations import BudgetConfig
+from schemas.failure import UsageError
+from tasks.shared.runs import run_named, runs_of
+from tests.fixtures.sentences import Sentences
+from tests.unit.apps.conftest import Place, make_place
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Place, Place]:
+    """Two equal lakes; in the second, the champion fails on the tasks `click-target`, and has another config."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    a, b = (make_place(tmp_path / name) for name in "ab")
+    rows = b.lake.read("evaluations", where={"policy_version": "policy-0001"}).to_pylist()
+    worse = [{**row, "success": False} for row in rows if row["task_id"] == "fake/click-target"]
+    b.lake.upsert("evaluations", worse)
+    (row,) = b.lake.read("policies", where={"policy_version": "policy-0001"}).to_pylist()
+    changed = {**json.loads(row["config"]), "seed": 7}
+    b.lake.upsert("policies", [{**row, "config": json.dumps(changed)}])
+    (one,) = b.lake.read("trajectories").to_pylist()[:1]
+    b.lake.append("trajectories", [{**one, "trajectory_id": "more"}])
+    return a, b
+
+
+def run(place: Place, *words: str) -> Result:
+    return CliRunner().invoke(make_app(), ["diff", *words, "--config", str(place.file)])
+
+
+def test_two_lakes_differ_by_success_tasks_data_and_config(two: tuple[Place, Place]) -> None:
+    a, b = two
+    found = compare_lakes(a.config, a.lake.uri, b.lake.uri)
+    assert next(iter(found.tasks.items())) == ("fake/click-target", (0.75, 0.0))
+    assert found.success.mean == pytest.approx(-0.25) and found.success.n == 24
+    assert found.data == {"trajectories": (72, 73)} and found.config == {"seed": (0, 7)}
+    whole = found.as_dict
+    assert [point["a"]["success"] for point in whole["curve"]] == [0.5, 0.75, None]
+    assert whole["cost"]["steps"][0] == whole["cost"]["steps"][1] > 0
+
+
+def test_the_command_prints_both_and_its_json_has_all(two: tuple[Place, Place]) -> None:
+    a, b = two
+    shown = run(a, a.lake.uri, b.lake.uri)
+    assert shown.exit_code == 0, shown.output
+    assert "fake/click-target" in shown.output and "over 24 pairs" in shown.output
+    found = json.loads(run(a, a.lake.uri, b.lake.uri, "--json").output)
+    assert set(found) == {"a", "b", "success", "curve", "tasks", "data", "cost", "config"}
+    assert run(a, a.lake.uri, b.lake.uri, "--task", "click-target").exit_code != 0
+
+
+def test_a_name_that_is_no_lake_is_refused(two: tuple[Place, Place], sentence: Sentences) -> None:
+    a, _ = two
+    assert is_lake("s3://bucket/lake") and is_lake(a.lake.uri) and not is_lake("policy-0001")
+    with sentence.raises(UsageError, "`policy-0001` is no lake"):
+        compare_lakes(a.config, a.lake.uri, "policy-0001")
+
+
+FIRST, SECOND = "1f4e6fe7-37c9-452c-84a5-e6c45d000000", "2b7c1a90-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Place:
+    """A lake of two runs: iteration 0, and iterations 1 and 2, which the first run began."""
+    place = make_place(tmp_path)
+    rows = place.lake.read("stages").to_pylist()
+    own = [{**row, "run_id": FIRST if row["iteration"] < 1 or row["stage"] == "curriculum" else SECOND} for row in rows]
+    own = [{**row, "run_id": SECOND} if row["iteration"] == 2 else row for row in own]
+    place.lake.upsert("stages", own)
+    return place
+
+
+def test_an_iteration_is_of_the_run_that_recorded_its_newest_stage(runs: Place) -> None:
+    first, second = runs_of(runs.lake)
+    assert (first.run_id, first.iterations) == (FIRST, [-1, 0])
+    assert (second.run_id, second.iterations) == (SECOND, [1, 2])
+    assert run_named(runs.lake, SECOND[:8]) == second
+    assert run_named(runs.lake, SECOND[:7]) is None and run_named(runs.lake, "policy-0001") is None
+
+
+def test_two_runs_of_a_lake_differ_by_their_curves_tasks_data_and_cost(runs: Place) -> None:
+    prices = BudgetConfig(hour_price=3600)
+    found = compare_runs(runs.lake, prices, FIRST[:8], SECOND)
+    assert (found.a.version, found.b.version) == ("policy-0000", "policy-0001")
+    curve = [[one and one.iteration for one in pair] for pair in found.curve]
+    assert curve == [[0, 1], [None, 2]]
+    assert found.success.mean == pytest.approx(0.25) and found.success.n == 24
+    assert found.tasks["fake/click-target"] == (0.5, 0.75)
+    assert found.data["trajectories"] == (24, 48) and found.data["curriculum"] == (2, 4)
+    seconds = [2.0 * runs.lake.count("stages", {"iteration": one}) for one in ([-1, 0], [1, 2])]
+    assert found.cost["hours"] == pytest.approx([one / 3600 for one in seconds])
+    assert found.cost["money"] == pytest.approx(seconds)
+
+
+def test_the_command_compares_runs_by_the_beginnings_of_their_ids(runs: Place, sentence: Sentences) -> None:
+    shown = run(runs, FIRST[:8], SECOND[:8])
+    assert shown.exit_code == 0, shown.output
+    assert "success, iteration 0 and 1" in shown.output and "policy-0001" in shown.output
+    found = json.loads(run(runs, FIRST[:8], SECOND, "--json").output)
+    assert found["a"] == {"name": FIRST, "policy": "policy-0000"} and found["tasks"]["fake/two-steps"] == [0.5, 0.75]
+    assert run(runs, FIRST, SECOND, "--task", "click-target").exit_code != 0
+    with sentence.raises(UsageError, "`policy-0001` is no run"):
+        compare_runs(runs.lake, BudgetConfig(), FIRST, "policy-0001")
+
+
+def test_status_lists_the_runs(runs: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    found = status_of(runs.lake)["runs"]
+    assert [(one["run_id"], one["iterations"]) for one in found] == [(FIRST, [-1, 0]), (SECOND, [1, 2])]
+    show_status(runs.lake)
+    assert f"runs, with their iterations: {FIRST[:8]} (0); {SECOND[:8]} (1, 2)" in capsys.readouterr().out
