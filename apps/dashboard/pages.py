@@ -25,6 +25,7 @@ from schemas.failure import UsageError
 from schemas.tables.promotion import Promotion
 from schemas.tables.verdict import ROUTES
 from storage.lake import Lake
+from storage.quality.docs import read_page, site_name, site_names
 from tasks.promote.events import OUTCOMES as DECIDED
 from tasks.promote.events import rolled_back, standing
 from tasks.promote.pairs import (
@@ -44,6 +45,7 @@ from tasks.running.budget import resume as resume_lake
 from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.finding import ORDERS, OUTCOMES, Wanted, find
+from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies
 from tasks.shared.reviews import require_name
 from tasks.shared.runs import runs_of
@@ -60,6 +62,8 @@ Seed = Annotated[Annotated[int, Field(ge=0, lt=2**63)] | None, BeforeValidator(l
 """A seed in a form's field; an empty one holds for every trajectory."""
 Ticked = Annotated[bool, BeforeValidator(lambda given: given or False)]
 """A choice in a form; an empty one is false."""
+DOCS_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+"""Policy of Data Docs, which have their style inside and nothing else."""
 A_DAY = {"Cache-Control": "private, max-age=86400"}
 
 
@@ -175,7 +179,16 @@ def _data_router(desk: Desk) -> APIRouter:
             shown = quality_of(lake, iteration, before)
         except UsageError as error:
             raise HTTPException(404, str(error)) from None
-        return page("quality", quality=shown, measures=tuple(MEASURES), viewer="/trajectory/")
+        docs = set(site_names(lake, docs_folder(desk.config, lake)))
+        return page(
+            "quality", quality=shown, measures=tuple(MEASURES), viewer="/trajectory/", docs=docs, site_name=site_name
+        )
+
+    @routes.get("/data-docs/{site}/{name}")
+    def data_docs(site: str, name: str) -> HTMLResponse:
+        if (kept := read_page(lake, docs_folder(desk.config, lake), site, name)) is None:
+            raise HTTPException(404, f"There is no page {name} of the Data Docs {site}.")
+        return HTMLResponse(kept, headers={"Content-Security-Policy": DOCS_POLICY})
 
     return routes
 

@@ -41,7 +41,7 @@ class DeskGuard:
         self._app, self._token, self._hosts = app, token, frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes accepted requests on; every answer carries the same headers."""
+        """Passes accepted requests on; every answer carries the same headers, unless it has stricter ones."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -51,7 +51,7 @@ class DeskGuard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

@@ -1,6 +1,7 @@
 """Print quality results, or write them to one file without external resources, in the form of the dashboard's part."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,8 +13,10 @@ from common.text import harmless
 from schemas.config import Config
 from schemas.table import utc_now
 from storage.lake import Lake
+from storage.quality.docs import site_name, site_names
 from tasks.quality import MEASURES
 from tasks.running.console import make_table, out
+from tasks.shared.paths import docs_folder
 
 FILE = "quality.html"
 NEWEST = 20
@@ -25,12 +28,12 @@ def write_page(config: Config, lake: Lake, found: Quality) -> Path:
     folder = report_folder(lake)
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{FILE}.{os.getpid()}"
-    part.write_text(render(config, found), encoding="utf-8")
+    part.write_text(render(config, found, site_names(lake, docs_folder(config, lake))), encoding="utf-8")
     return part.replace(folder / FILE)
 
 
-def render(config: Config, found: Quality) -> str:
-    """Renders the page as text; its links need `flywheel serve`."""
+def render(config: Config, found: Quality, docs: Collection[str] = ()) -> str:
+    """Renders the page as text; its links need `flywheel serve`. `docs` are the names of Data Docs."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
     )
@@ -40,6 +43,8 @@ def render(config: Config, found: Quality) -> str:
         measures=tuple(MEASURES),
         viewer=f"{viewer}/trajectory/",
         pages=viewer,
+        docs=docs,
+        site_name=site_name,
         made_at=utc_now().strftime("%Y-%m-%d %H:%M UTC"),
     )
 

@@ -22,30 +22,46 @@ from storage.lake import Lake
 FOLDER = "data_docs"
 """Folder of the Data Docs among the blobs of a lake that is not a local folder."""
 KINDS = ("iteration", "import")
+Listed = tuple[str, int, int]
+"""A table: its name, its number of expectations, and of failed ones."""
 INDEX = "index.html"
+_SITE = re.compile(r"(iteration|import)-\d{4,}")
+_PAGE = re.compile(r"[a-z_]+\.html")
 _ELEMENTS = {
     *("a", "b", "blockquote", "br", "code", "dd", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6"),
     *("hr", "i", "li", "ol", "p", "pre", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 }
 _DROPPED = {"script", "style", "nav", "title", "noscript", "template", "svg", "label", "iframe", "object"}
 """Elements that are removed with their content."""
-_ICONS = {"check-circle": "✓", "times": "✗", "exclamation-triangle": "!", "exclamation-circle": "!"}
-"""Replacements for icons of a font that pages do not load."""
-_FOOT = "Stay current on everything GX"
-"""Start of the advertisement in pages of Great Expectations."""
+_ICONS = {
+    "check-circle": ("✓", "good"), "times": ("✗", "bad"), "exclamation-triangle": ("!", "bad"),
+    "exclamation-circle": ("!", "bad"),
+}  # fmt: skip
+"""Replacements for icons of a font that pages do not load, each with its class."""
 _HEAD = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{title}</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222;
-  background: #fff; overflow-wrap: anywhere }}
-table {{ border-collapse: collapse; margin: .5rem 0 }}
-th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top }}
-h5 {{ font-size: 1.1rem; margin: 1.5rem 0 .3rem }} h6 {{ font-size: 1rem; margin: .8rem 0 .2rem }}
-code, pre {{ white-space: pre-wrap }} .bad {{ color: #b3261e }} .good {{ color: #2e7d4f }}
-@media (prefers-color-scheme: dark) {{ body {{ color: #ddd; background: #181818 }} td, th {{ border-color: #444 }}
-  a {{ color: #8ab4f8 }} .bad {{ color: #f28b82 }} .good {{ color: #81c995 }} }}
+:root {{ color-scheme: light dark; --ink: light-dark(#23262b, #e4e3e0); --soft: light-dark(#6b7078, #9a9da3);
+  --line: light-dark(#e3e0da, #35383d); --paper: light-dark(#fbfaf8, #17191c); --card: light-dark(#fff, #1f2226);
+  --good: light-dark(#1f7a4a, #63c08c); --bad: light-dark(#b3402e, #ef8d7a); --link: light-dark(#2b63b8, #7fb0f0) }}
+* {{ box-sizing: border-box }}
+body {{ margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
+  overflow-wrap: anywhere }}
+header, main {{ max-width: 70rem; margin: 0 auto; padding: 1rem }}
+header a {{ margin-right: .9rem; white-space: nowrap }} header b {{ margin-right: .9rem }}
+a {{ color: var(--link) }} .bad, a.bad {{ color: var(--bad) }} .good {{ color: var(--good) }}
+h1 {{ font-size: 1.4rem; margin: 0 0 1rem }} h5 {{ font-size: 1.05rem; margin: 0 0 .3rem }}
+h6 {{ font-size: .9rem; color: var(--soft); font-weight: 500; margin: .6rem 0 .2rem }}
+.card {{ background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem;
+  margin: 0 0 .8rem }}
+table {{ border-collapse: collapse; width: 100%; font-size: 13px }}
+th, td {{ border-bottom: 1px solid var(--line); padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top }}
+th {{ color: var(--soft); font-weight: 500; overflow-wrap: normal }} td:last-child {{ min-width: 6rem }}
+td.n, th.n {{ text-align: right }}
+td:first-child {{ min-width: 3.2rem; overflow-wrap: normal }} th:empty {{ padding: 0; border: 0 }}
+code, pre {{ white-space: pre-wrap; font-size: 12px }} i {{ font-style: normal; font-weight: 600 }}
 </style></head><body>
 """
 
@@ -72,9 +88,10 @@ def write_docs(pages: Mapping[str, str], docs: Path, results: Sequence[QualityRe
     checks, failed = (
         Counter(row.table for row in rows) for rows in (results, [row for row in results if not row.success])
     )
-    listed = [(name, checks[name], failed[name]) for name in checks if name in pages]
-    texts = {name: kept_page(name, text) for name, text in pages.items()}
-    texts["index"] = index_page(f"Data quality of {label_of(iteration)}", listed)
+    listed = sorted(((name, checks[name], failed[name]) for name in checks if name in pages), key=_failed_first)
+    title = f"Data quality of {label_of(iteration)}"
+    texts = {name: kept_page(name, title, text, listed) for name, text in pages.items()}
+    texts["index"] = index_page(title, listed)
     for name, text in texts.items():
         (site / f"{name}.html").write_text(text, encoding="utf-8")
     for old in superseded([path.name for path in docs.iterdir()], keep, site.name):
@@ -106,39 +123,89 @@ def publish_docs(lake: Lake, docs: Path, iteration: int, keep: int) -> str:
     return store.path(f"{FOLDER}/{name}/{INDEX}")
 
 
-def page(title: str, body: str) -> str:
-    """Return an HTML page with a title and a body."""
-    return _HEAD.format(title=escape(title)) + body + "\n</body></html>\n"
-
-
-def kept_page(title: str, theirs: str) -> str:
-    """Rewrite a page of Great Expectations. Only allowed elements and links within the page are kept."""
-    text = theirs.split(_FOOT)[0]
-    for name, sign in _ICONS.items():
-        text = re.sub(rf"<i [^>]*fa-{name}\b[^>]*>", rf"\g<0>{sign}", text)
-    kept = nh3.clean(
-        text,
-        tags=_ELEMENTS,
-        clean_content_tags=_DROPPED,
-        attributes={"*": {"id"}, "a": {"href"}},
-        attribute_filter=lambda _, name, value: value if name == "id" or value.startswith("#") else None,
-        link_rel=None,
-    )
-    return page(title, f'<p><a href="{INDEX}">All tables</a></p>\n' + re.sub(r"\s*\n\s*", "\n", kept))
-
-
-def index_page(title: str, tables: Iterable[tuple[str, int, int]]) -> str:
-    """Return the index page, with failed tables first.
+def site_names(lake: Lake, docs: Path) -> list[str]:
+    """Return the names of the iterations' Data Docs that this machine or the lake has.
 
     Args:
-        title: title of the page.
-        tables: name, number of expectations, and number of failed expectations of each table.
+        lake: the lake.
+        docs: parent folder of this machine's Data Docs.
     """
-    listed = sorted(tables, key=lambda row: (-row[2], row[0]))
-    lines = [
-        f'<tr><td><a href="{escape(name)}.html">{escape(name)}</a></td><td>{count}</td>'
-        f'<td class="{"bad" if failed else "good"}">{failed}</td></tr>'
-        for name, count, failed in listed
+    if lake.blobs.store.local_path(FOLDER) is not None:
+        return sorted(path.parent.name for path in docs.glob(f"*/{INDEX}"))
+    return sorted(path.split("/")[1] for path in lake.blobs.store.sizes(FOLDER) if path.endswith(f"/{INDEX}"))
+
+
+def read_page(lake: Lake, docs: Path, site: str, page: str) -> bytes | None:
+    """Return a page of Data Docs, such as `index.html` of the site `iteration-0003`; None if there is none.
+
+    The other arguments are those of `site_names`.
+    """
+    if not (_SITE.fullmatch(site) and _PAGE.fullmatch(page)):
+        return None
+    store = lake.blobs.store
+    try:
+        if store.local_path(FOLDER) is not None:
+            return (docs / site / page).read_bytes()
+        return store.get(f"{FOLDER}/{site}/{page}")
+    except FileNotFoundError:
+        return None
+
+
+def kept_page(title: str, of: str, theirs: str, tables: Sequence[Listed]) -> str:
+    """Rewrite a page of Great Expectations. Only allowed elements and links within the page are kept.
+
+    Args:
+        title: name of the table.
+        of: title of the index page.
+        theirs: the page of Great Expectations.
+        tables: the tables of the index page, for links to their pages.
+    """
+    for name, (sign, kind) in _ICONS.items():
+        theirs = re.sub(rf"<i [^>]*fa-{name}\b[^>]*>", f'<i class="{kind}">{sign}', theirs)
+    kept = nh3.clean(
+        theirs,
+        tags=_ELEMENTS,
+        clean_content_tags=_DROPPED,
+        attributes={"*": {"id"}, "a": {"href"}, "i": {"class"}},
+        attribute_filter=_harmless,
+        link_rel=None,
+    )
+    kept = re.sub(r"<a>(.*?)</a>", r"\1", kept)  # it linked to the page of a suite, which there is not
+    sections = re.sub(r'<div id="(section-\d+)">', r'<div id="\1" class="card">', re.sub(r"\s*\n\s*", "\n", kept))
+    links = [
+        f"<b>{escape(name)}</b>" if name == title else f'<a href="{escape(name)}.html"{_bad(failed)}>{escape(name)}</a>'
+        for name, _, failed in tables
     ]
-    head = "<tr><th>table</th><th>expectations</th><th>failed</th></tr>"
-    return page(title, f"<h1>{escape(title)}</h1>\n<table>{head}\n" + "\n".join(lines) + "\n</table>")
+    head = f'<header><a href="{INDEX}">{escape(of)}</a> ' + "\n".join(links) + "</header>"
+    return _page(title, f"{head}\n<main><h1>{escape(title)}</h1>{sections}</main>")
+
+
+def index_page(title: str, tables: Sequence[Listed]) -> str:
+    """Return the index page with a title and these tables."""
+    lines = [
+        f'<tr><td><a href="{escape(name)}.html">{escape(name)}</a></td><td class="n">{count}</td>'
+        f'<td class="n"><span class="{"bad" if failed else "good"}">{failed}</span></td></tr>'
+        for name, count, failed in tables
+    ]
+    head = '<tr><th>table</th><th class="n">expectations</th><th class="n">failed</th></tr>'
+    listed = f'<div class="card"><table>{head}\n' + "\n".join(lines) + "\n</table></div>"
+    return _page(title, f"<main><h1>{escape(title)}</h1>\n{listed}</main>")
+
+
+def _failed_first(row: Listed) -> tuple[int, str]:
+    return -row[2], row[0]
+
+
+def _bad(failed: int) -> str:
+    return ' class="bad"' if failed else ""
+
+
+def _harmless(element: str, name: str, value: str) -> str | None:
+    """Return the value of an attribute to keep; None to remove the attribute."""
+    if name == "class":
+        return value if value in ("good", "bad") else None
+    return value if name == "id" or value.startswith("#") else None
+
+
+def _page(title: str, body: str) -> str:
+    return _HEAD.format(title=escape(title)) + body + "\n</body></html>\n"

@@ -137,5 +137,12 @@ def validated(
 
 
 def page_of(result: Any) -> str:
-    """Return the HTML page of Great Expectations for a result, with links to other hosts."""
-    return _VIEW.render(ValidationResultsPageRenderer().render(result))
+    """Return the HTML page of Great Expectations for a result, with links to other hosts.
+
+    The page has its statistics and a section for each column. The sidebar is left out, because it needs scripts, and
+    so are the collapsed tables, because they describe the temporary data source.
+    """
+    document = ValidationResultsPageRenderer().render(result)
+    for section in document.sections:
+        section.content_blocks = [one for one in section.content_blocks if one.content_block_type != "collapse"]
+    return _VIEW.render(document, "page_minimal.j2")

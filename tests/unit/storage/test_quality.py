@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +19,7 @@ from storage.blobs import Blobs
 from storage.lake import Lake
 from storage.objects import open_store
 from storage.quality import gate
-from storage.quality.docs import publish_docs
+from storage.quality.docs import publish_docs, read_page, site_names
 from storage.quality.gate import expectations_of, name_of, rows_of, run_gate
 
 WRITTEN = ("trajectories", "steps", "screenshots")
@@ -141,17 +144,39 @@ def test_pages_hold_no_outside_address_no_script_and_hostile_values_as_text(soun
     assert 'href="trajectories.html"' in index and "http" not in index.replace("http-equiv", "")
 
 
+def test_pages_link_to_each_other_and_have_no_part_without_content(sound: Lake, row, tmp_path: Path) -> None:
+    bad = row("trajectories", trajectory_id="bad", n_steps=0, replayed=0, failure_boundary="nowhere")
+    sound.append("trajectories", pa.Table.from_pylist([bad], TABLES["trajectories"].schema))
+    run_gate(sound, 1, ["trajectories", "steps"], tmp_path)
+    assert site_names(sound, tmp_path) == ["iteration-0001"]
+    pages = {path.name: path.read_text() for path in (tmp_path / "iteration-0001").iterdir()}
+    assert pages["index.html"].index("trajectories.html") < pages["index.html"].index("steps.html")  # failed first
+    for name, text in pages.items():
+        links = re.findall(r'href="([^"]+)"', text)
+        assert links and set(links) <= set(pages), name
+        assert "<a>" not in text
+        for dead in ("Actions", "Validation Filter", "Table of Contents", "Show more info", "__none__", "Batch Spec"):
+            assert dead not in text, (name, dead)
+    text = pages["trajectories.html"]
+    assert 'href="steps.html"' in text and "<b>trajectories</b>" in text and 'class="bad">✗' in text
+    assert 'class="good">✓' in pages["steps.html"] and 'href="trajectories.html" class="bad"' in pages["steps.html"]
+    assert read_page(sound, tmp_path, "iteration-0001", "steps.html") == pages["steps.html"].encode()
+    for site, page in (("iteration-0002", "index.html"), ("..", "lake.html"), ("iteration-0001", "../x.html")):
+        assert read_page(sound, tmp_path, site, page) is None
+
+
 def test_docs_of_a_lake_in_an_object_store_are_published_beside_it(sound: Lake, row, tmp_path: Path) -> None:
     store = open_store("memory://quality-docs")
 
-    class Elsewhere:
-        blobs = Blobs(store)
-
+    elsewhere: Any = SimpleNamespace(blobs=Blobs(store))
     sound.append("policies", [row("policies")])
     for iteration in (1, 2, 3):
         run_gate(sound, iteration, ["policies"], tmp_path)
-        at = publish_docs(Elsewhere(), tmp_path, iteration, keep=2)  # pyright: ignore[reportArgumentType]
+        at = publish_docs(elsewhere, tmp_path, iteration, keep=2)
     assert at == store.path("data_docs/iteration-0003/index.html")
+    assert site_names(elsewhere, tmp_path / "none") == ["iteration-0002", "iteration-0003"]
+    assert b"policies" in (read_page(elsewhere, tmp_path / "none", "iteration-0003", "index.html") or b"")
+    assert read_page(elsewhere, tmp_path / "none", "iteration-0001", "index.html") is None
     assert sorted(store.sizes("data_docs")) == [
         f"data_docs/iteration-000{n}/{page}.html" for n in (2, 3) for page in ("index", "policies")
     ]

@@ -27,12 +27,15 @@ from flywheel import OpenLake
 from schemas.config import config_of
 from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
+from schemas.tables.quality import QualityResult
 from storage.lake import Lake
+from storage.quality.docs import write_docs
 from tasks.promote.promote import roll_back
 from tasks.running.budget import pause_of
 from tasks.running.curve import Spec
 from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.finding import Wanted, find
+from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of
 from tasks.shared.tags import add_tag
@@ -130,6 +133,21 @@ def test_a_form_whose_other_fields_are_empty_filters_by_the_one_that_is_set(site
     assert page.status_code == 200 and set(re.findall(r'class="bad">(\w+)<', page.text)) == {"failure"}
     assert site.get("/trajectories", params=form | {"seed": "0"}).text.count("<code>") == 12
     assert site.get("/trajectories", params=form | {"seed": "-1"}).status_code == 422
+
+
+def test_the_quality_page_opens_the_data_docs_of_an_iteration(site: TestClient, fresh: Place) -> None:
+    assert "Data Docs" not in site.get("/quality").text
+    folder = docs_folder(fresh.config, fresh.lake)
+    results = [one for one in fresh.lake.rows(QualityResult) if one.iteration == 1]
+    write_docs({"trajectories": "<div id='section-1'>kept</div>"}, folder, results, keep=3)
+    (link,) = re.findall(r'href="(/data-docs/[^"]+)"', site.get("/quality").text)
+    index = site.get(link)
+    assert index.status_code == 200 and "Data quality of iteration 1" in index.text
+    policy = index.headers["content-security-policy"]
+    assert "style-src 'unsafe-inline'" in policy and "script" not in policy and "default-src 'none'" in policy
+    assert "kept" in site.get(link.replace("index", "trajectories")).text
+    for missing in ("/data-docs/iteration-0007/index.html", "/data-docs/iteration-0001/no.html", "/data-docs/%2e%2e/a"):
+        assert site.get(missing).status_code == 404
 
 
 def test_two_runs_are_compared_on_a_page(site: TestClient, fresh: Place) -> None:
