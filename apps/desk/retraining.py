@@ -1,5 +1,6 @@
 """Start a retraining from a page, as a process of its own that outlives the server."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from tasks.running.budget import require_budget, require_unpaused
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policy_row
 
-COMMAND = (sys.executable, "-m", "apps.cli", "retrain")
+COMMAND = (sys.executable, "-m", "apps.cli", "retrain", "--json")
 LINES = 3
 """Number of lines of the log that a page shows."""
 
@@ -31,6 +32,8 @@ class RetrainingStatus:
     """The last lines of its log."""
     log: str
     """Path of its log."""
+    policy: str | None
+    """The policy that it made; None before its end, and after a failure."""
 
 
 class Retraining:
@@ -39,7 +42,7 @@ class Retraining:
     Args:
         config: the server's resolved config, which the command gets as a file.
         lake: the lake.
-        command: the command without its options.
+        command: the command without its options; prints its result as JSON, and its log on standard error.
     """
 
     def __init__(self, config: Config, lake: Lake, command: Sequence[str] = COMMAND) -> None:
@@ -66,9 +69,13 @@ class Retraining:
             folder = self._folder
             (folder / "config.toml").write_text(commented(self._config, full=False))
             options = ["--config", str(folder / "config.toml"), *(("--like", like) if like else ())]
-            with self._log.open("wb") as log:
+            with self._log.open("wb") as log, self._result.open("wb") as result:
                 self._process = subprocess.Popen(
-                    [*self._command, *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                    [*self._command, *options],
+                    stdout=result,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
                 )
         return self.status()
 
@@ -77,7 +84,8 @@ class Retraining:
         code = None if self._process is None else self._process.poll()
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         lines = [line.strip() for line in text.splitlines() if line.strip()][-LINES:]
-        return RetrainingStatus(self._process is not None and code is None, code, lines, str(self._log))
+        policy = json.loads(self._result.read_bytes())["policy"] if code == 0 else None
+        return RetrainingStatus(self._process is not None and code is None, code, lines, str(self._log), policy)
 
     @property
     def _folder(self) -> Path:
@@ -86,3 +94,7 @@ class Retraining:
     @property
     def _log(self) -> Path:
         return self._folder / "log.txt"
+
+    @property
+    def _result(self) -> Path:
+        return self._folder / "result.json"

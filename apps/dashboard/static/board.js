@@ -1,5 +1,5 @@
 // Draw the page's charts, and refresh its live parts.
-import { ask, person, toast } from "/static/desk.js";
+import { ask, make, person, toast } from "/static/desk.js";
 
 const EVERY = 2000;
 const page = document.getElementById("board").dataset.page;
@@ -83,7 +83,8 @@ async function follow() {
   const [status, now] = await ask("/api/retrain");
   if (status !== 200) return;
   const ended = now.code === null ? "" : now.code === 0 ? "Finished: " : `Ended with code ${now.code}: `;
-  line.textContent = `${ended}${now.lines.join(" · ") || "Starting …"} (${now.log})`;
+  line.replaceChildren(`${ended}${now.lines.join(" · ") || "Starting …"} (${now.log})`);
+  if (now.policy) line.append(" ", make("a", { href: `/policies/${encodeURIComponent(now.policy)}` }, `Open ${now.policy}`));
   for (const one of at("retraining").querySelectorAll("button")) one.disabled = now.running;
   if (now.running) setTimeout(follow, EVERY);
 }

@@ -24,6 +24,7 @@ function result(done, text, undoing) {
     parts.push(undo);
   }
   parts.push(" ", make("a", { href: location.href }, "Load the list again"));
+  if (form.dataset.champion) parts.push(" · ", make("a", { href: `/policies/${encodeURIComponent(form.dataset.champion)}` }, "Retrain"));
   at("decided").replaceChildren(...parts);
   at("decided").hidden = false;
 }

@@ -37,6 +37,8 @@ class Desk:
     lake: Lake
     address: str
     browser: WebDriver
+    wait_s: float = WAIT_S
+    """Seconds until a wait fails."""
 
     def open(self, path: str) -> None:
         self.browser.get(self.address + path)
@@ -55,7 +57,7 @@ class Desk:
         return len(self.browser.find_elements(By.CSS_SELECTOR, selector))
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        end = time.monotonic() + WAIT_S
+        end = time.monotonic() + self.wait_s
         while time.monotonic() < end:
             if found := holds():
                 return found

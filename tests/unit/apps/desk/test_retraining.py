@@ -12,7 +12,11 @@ from schemas.failure import Paused, UsageError
 from tasks.running.budget import pause
 from tests.unit.apps.conftest import Place, make_place
 
-SHOWS = (sys.executable, "-c", "import sys, time; print(*sys.argv[1:]); time.sleep(0.5); sys.exit('no data')")
+SHOWS = (
+    *(sys.executable, "-c"),
+    "import sys, time; print(*sys.argv[1:], file=sys.stderr); time.sleep(0.5); sys.exit('no data')",
+)
+MAKES = (sys.executable, "-c", """print('{"policy": "retrained-0000"}')""")
 
 
 @pytest.fixture
@@ -51,3 +55,14 @@ def test_an_unknown_policy_and_a_pause_are_refused_before_it_starts(own: Place) 
     with pytest.raises(Paused):
         one.start(None)
     assert not one.status().running and one.status().lines == []
+
+
+def test_its_end_names_the_policy_that_it_made(own: Place) -> None:
+    one = Retraining(own.config, own.lake, MAKES)
+    assert one.status().policy is None
+    one.start(None)
+    found = ended(one)
+    assert (found.code, found.policy) == (0, "retrained-0000")
+    failed = Retraining(own.config, own.lake, SHOWS)
+    failed.start(None)
+    assert ended(failed).policy is None
