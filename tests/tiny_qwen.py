@@ -103,10 +103,10 @@ def learning(small: Config, base: Path, steps: int = 24, pointing: bool = False)
     return config_of(fields)
 
 
-def further(config: Config) -> Config:
+def further(config: Config, steps: int) -> Config:
     """The config of a further training of the same kind, so short that success does not rise from 0 to 1 in it."""
     fields = config.model_dump()
-    fields["train"] |= {"steps": 2, "learning_rate": 1.5e-3, "warmup": 1}
+    fields["train"] |= {"steps": steps, "learning_rate": 1.5e-3, "warmup": 1}
     return config_of(fields)
 
 
@@ -132,7 +132,7 @@ def imitate(config: Config, enough: float = 0.3) -> float:
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
     while (found := success(lake)) < enough:
-        flywheel(further(config), iterations=1)
+        flywheel(further(config, steps=2 if found > 0.1 else 4), iterations=1)  # from there it rises fast
     return found
 
 

@@ -3,9 +3,9 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -45,6 +45,9 @@ def parse(
     template: Annotated[
         str | None, typer.Option(help="Prompt template: computer, browser, mobile, grounding or hybrid.")
     ] = None,
+    tools: Annotated[
+        Path | None, typer.Option(metavar="TOOLS.json", help="File with the list of functions, as in policy.tools.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""
@@ -52,7 +55,7 @@ def parse(
         raise UsageError("`flywheel parse` reads one reply or a file.", "Give TEXT or --file REPLIES.jsonl.")
     if file is not None and str(file) != "-" and (file.is_dir() or not file.exists()):
         raise UsageError(f"`--file {file}`: there is no such file.", "Name a file of JSON lines.")
-    reader = reader_of(family, model, template)
+    reader = reader_of(family, model, template, tools_in(tools) if tools else ())
     size = size_of(screen) if screen or reader.counts == "pixels" else ANY_SCREEN
     _require(reader, size)
     noted = False
@@ -79,13 +82,26 @@ def size_of(screen: str) -> tuple[int, int]:
     return width, height
 
 
-def reader_of(name: str, model: Path | None, template: str | None = None) -> "ModelFamily":
+def tools_in(file: Path) -> list[Any]:
+    """Reads the functions of a JSON file, each in OpenAI's form, with or without its `type`."""
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"`--tools {file}` cannot be read: {error}", "Name a file with a list in JSON.") from error
+    if not isinstance(found, list):
+        raise UsageError(f"`--tools {file}` holds no list.", "Write the functions as a list in JSON.")
+    listed = cast(list[Any], found)
+    return [one["function"] if isinstance(one, dict) and "function" in one else one for one in listed]
+
+
+def reader_of(name: str, model: Path | None, template: str | None = None, tools: Sequence[Any] = ()) -> "ModelFamily":
     """Makes the family that parses replies.
 
     Args:
         name: name or dotted path of the family; `auto` for the checkpoint's.
         model: the checkpoint whose image processor sets the size of a screenshot; None for the published checkpoint.
         template: `policy.template`; None for the family's first.
+        tools: `policy.tools`.
 
     Raises:
         UsageError: the family or template does not exist, or the family writes pixels and has no published checkpoint.
@@ -110,7 +126,7 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
         name = name_of(PolicyConfig(base=str(model)))
         print_note(f"{model} has the family {name}")
     kind = FAMILIES.class_of(name, "--family")
-    asked = {"family": name, "template": template or kind.templates[0]}
+    asked = {"family": name, "template": template or kind.templates[0], "tools": list(tools)}
     made = kind(config_of({"suite": {"tasks": []}, "policy": asked}).policy)
     made.name = name
     limits = kind.published if model is None else None if name == "tiny" else read_limits(model)

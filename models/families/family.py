@@ -90,6 +90,8 @@ class ModelFamily:
 
     tooled: tuple[str, ...] = ()
     """Templates whose prompts may list functions of the environment (`policy.tools`)."""
+    functions_of_its_own: tuple[str, ...] = ()
+    """Names of functions that the family's own prompts list."""
     several: tuple[str, ...] = ("computer", "hybrid")
     """Templates under which a reply may have several calls. They are performed in order, at most `MAX_ACTIONS`."""
     joint = "\n\n"
@@ -133,6 +135,10 @@ class ModelFamily:
                 f"`policy.tools` lists {counted(len(config.tools), 'function')}, and the prompt of {name} for "
                 f"`policy.template` {config.template} has no place for them.",
                 "Remove `policy.tools`, or take another `policy.family`.",
+            )
+        if taken := [tool.name for tool in config.tools if tool.name in self.functions_of_its_own]:
+            raise UsageError(
+                f"`policy.tools` lists {taken[0]}, which is a function of {name} itself.", "Rename or remove it."
             )
         for key, asked, known in (
             ("template", config.template, self.templates),

@@ -59,6 +59,7 @@ class MaiUiFamily(ModelFamily):
     counts = "999ths"
     templates = ("mobile", "grounding")
     tooled = ("mobile",)
+    functions_of_its_own = TOOL.names
     folds = True
     dialects = ("box_v1",)
     max_new_tokens = 2048

@@ -121,31 +121,54 @@ def _literal(text: str) -> Any:
 class Functions:
     """Functions of the environment, for reading their calls."""
 
-    texts: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """Arguments of each function that are texts by its schema."""
+    texts: Mapping[str, Mapping[str, bool]] = field(default_factory=dict[str, Mapping[str, bool]])
+    """Arguments of each function that are texts by its schema, and whether each may be null."""
 
     @classmethod
     def of(cls, tools: Sequence[ToolConfig]) -> "Functions":
         """Collects the arguments that are texts."""
-        return cls({tool.name: frozenset(_texts_in(tool.parameters.get("properties"))) for tool in tools})
+        return cls({tool.name: dict(_texts_in(tool.parameters.get("properties"))) for tool in tools})
 
     @property
     def grammar(self) -> XmlGrammar:
         """Returns the grammar in which these arguments of these functions hold any text."""
-        return replace(QWEN, by_call={name: QWEN.texts | texts for name, texts in self.texts.items()})
+        return replace(QWEN, by_call={name: QWEN.texts | texts.keys() for name, texts in self.texts.items()})
 
     def call(self, name: str, arguments: Mapping[str, object]) -> UseTool:
         """Makes a call; an argument that is no text by its schema is JSON, if it can be read as that."""
-        texts = self.texts.get(name, frozenset[str]())
-        return UseTool(
-            name=name, arguments={key: one if key in texts else _json(one) for key, one in arguments.items()}
-        )
+        texts = self.texts.get(name, {})
+
+        def value(key: str, one: object) -> object:
+            if key not in texts:
+                return _json(one)
+            return None if texts[key] and one == "null" else one
+
+        return UseTool(name=name, arguments={key: value(key, one) for key, one in arguments.items()})
 
 
-def _texts_in(properties: object) -> Iterator[str]:
-    """Yields the names of the properties of a JSON schema whose type is `string`."""
-    named = cast(Mapping[str, Any], properties) if isinstance(properties, Mapping) else {}
-    yield from (name for name, one in named.items() if isinstance(one, Mapping) and one.get("type") == "string")
+def _texts_in(properties: object) -> Iterator[tuple[str, bool]]:
+    """Yields the properties of a JSON schema that are texts, and whether each may be null."""
+    named = cast(Mapping[str, object], properties) if isinstance(properties, Mapping) else {}
+    for name, schema in named.items():
+        kinds = _types_of(schema)
+        if kinds - {"null"} == {"string"}:
+            yield name, "null" in kinds
+
+
+def _types_of(schema: object) -> set[str]:
+    """Collects the types of a JSON schema's values, `any` if it does not limit them."""
+    if not isinstance(schema, Mapping):
+        return {"any"}
+    known = cast(Mapping[str, Any], schema)
+    if "type" in known:
+        kinds = known["type"]
+        return {str(kind) for kind in (kinds if isinstance(kinds, list) else [kinds])}
+    values = known.get("enum", [known["const"]] if "const" in known else None)
+    if isinstance(values, list):
+        names = {str: "string", type(None): "null"}
+        return {names.get(type(value), "any") for value in values}
+    others = known.get("anyOf", known.get("oneOf"))
+    return {kind for one in others for kind in _types_of(one)} if isinstance(others, list) and others else {"any"}
 
 
 def _json(value: object) -> object:
@@ -179,6 +202,7 @@ class Qwen35Family(QwenFamily):
     counts = "999ths"
     templates = ("computer", "mobile")
     tooled = ("computer", "mobile")
+    functions_of_its_own = BASE.names
     folds = True
     max_new_tokens = 32_768
     version: ClassVar[str] = "3.5"

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -19,6 +19,10 @@ OURS = {
     "presence_penalty", "frequency_penalty", "skip_special_tokens", "watermarking", "watermark",
 }  # fmt: skip
 """Fields that each request sets itself, so that it goes to the right policy and samples from all tokens."""
+LISTED = {"tools", "tool_choice", "functions", "function_call"}
+"""Fields with which a server would list functions in the prompt a second time."""
+TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
+"""Types of JSON schemas."""
 
 
 class ServerConfig(Section):
@@ -87,14 +91,16 @@ class ServerConfig(Section):
     def _sets_no_other_fields(self) -> "ServerConfig":
         if given := sorted(OURS & self.extra.keys()):
             raise ValueError(f"policy.server.extra has {given[0]}: every request sets it; remove it")
+        if given := sorted(LISTED & self.extra.keys()):
+            raise ValueError(f"policy.server.extra has {given[0]}: list functions in policy.tools")
         return self
 
 
 class ToolConfig(Section):
     """One function of the environment, such as a tool of an MCP server, in OpenAI's form."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    """Name by which the policy calls the function."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=128)]
+    """Name by which the policy calls the function: letters, digits, `_`, `.` and `-`, as MCP allows."""
     description: str = ""
     """Description in the prompt."""
     parameters: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012  (pydantic copies it)
@@ -102,10 +108,18 @@ class ToolConfig(Section):
 
     @model_validator(mode="after")
     def _readable(self) -> "ToolConfig":
-        if not isinstance(self.parameters.get("properties", {}), dict):
-            raise ValueError(
-                f"policy.tools: `parameters.properties` of {self.name} is no table: name the arguments in it"
-            )
+        where, known = f"policy.tools: `parameters` of {self.name}", self.parameters.get("properties", {})
+        if self.parameters.get("type") != "object":
+            raise ValueError(f"{where} is no schema of an object: write {{type: object, properties: {{...}}}}")
+        if not isinstance(known, dict):
+            raise ValueError(f"{where} has `properties` that are no table: name the arguments in it")
+        for name, schema in cast(dict[str, Any], known).items():
+            if not isinstance(schema, dict):
+                raise ValueError(f"{where} has {name}, which is no schema: write, for example, {{type: string}}")
+            kinds = cast(dict[str, Any], schema).get("type", [])
+            for kind in cast(list[object], kinds if isinstance(kinds, list) else [kinds]):
+                if kind not in TYPES:
+                    raise ValueError(f"{where} has {name} of type {kind!r}: use {', '.join(sorted(TYPES))}")
         return self
 
 

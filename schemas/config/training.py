@@ -353,6 +353,8 @@ class PretrainConfig(StepSection):
         return self
 
 
+_RATIOS = {"gspo": "sequence", "sapo": "soft"}
+"""Published methods that are `grpo` with another `group.ratio`."""
 Keep = Literal["nothing", "masters", "masters+moments"]
 
 
@@ -480,6 +482,8 @@ class TrainConfig(StepSection):
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> "TrainConfig":
+        if ratio := _RATIOS.get(self.method.lower()):
+            raise ValueError(f"method is {self.method!r}: set method to grpo, and group.ratio to {ratio}")
         names = _methods().names if "method" in self.model_fields_set else (self.method,)
         if self.method not in names and ":" not in self.method:
             raise ValueError(f"method is {self.method!r}: one of {', '.join(names)}, or a dotted path")

@@ -32,7 +32,7 @@ from storage.lake import Lake
 from tasks.exchange.card import Selection, dataset_card
 from tasks.exchange.prompts import Prompts
 from tasks.running.console import bar
-from tasks.shared.trajectories import trajectory_of
+from tasks.shared.trajectories import whole_ids
 from tasks.train.supervised import weighed_targets
 
 TOGETHER = 16
@@ -99,7 +99,7 @@ def export_trajectories(
         redactor: removes secrets and personal data, and counts them.
         reader: reads the elements of pictures that have none in the lake.
         license: licence of the export for its card, as on the Hub.
-        chosen: ids of the trajectories to export; all if not given.
+        chosen: ids of the trajectories to export, which may be abbreviated; all if not given.
     Raises:
         UsageError: the folder is not empty or cannot be made; no trajectory fits; a chosen one does not exist; the
             format does not name pictures by address; or the format must not be redacted, because this project imports
@@ -116,8 +116,8 @@ def export_trajectories(
         )
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)
     if chosen is not None:
-        _require_collected(lake, chosen)
-        found = found.filter(pads.field("trajectory_id").isin(pa.array(sorted(chosen), pa.string())))
+        chosen = whole_ids(lake, chosen)
+        found = found.filter(pads.field("trajectory_id").isin(pa.array(chosen, pa.string())))
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
@@ -133,14 +133,6 @@ def export_trajectories(
     for why, count in sorted(prompts.missing.items()) if prompts else ():
         form.notes.append(f"{counted(count, 'step')} without `prompt_token_ids`: {why}.")
     return Counter[str](found["route"].to_pylist())
-
-
-def _require_collected(lake: Lake, names: Collection[str]) -> None:
-    """Raise UsageError with the name of a trajectory that does not exist, or that is of an evaluation."""
-    where = {"trajectory_id": sorted(names)}
-    there = set(lake.read("trajectories", ["trajectory_id"], where)["trajectory_id"].to_pylist())
-    for name in sorted(set(names) - there):
-        trajectory_of(lake, name)
 
 
 def _require_empty(to: Path) -> None:

@@ -13,7 +13,7 @@ from schemas.tables.trajectory import Route, Trajectory
 from storage.lake import Lake
 from tasks.shared.finding import ROUTES
 from tasks.shared.reviews import Draft, require_name, require_sense, review_of, write_effects
-from tasks.shared.trajectories import trajectory_of
+from tasks.shared.trajectories import whole_ids
 
 Word = Literal["accept", "reject"]
 ROUTE = "route:"
@@ -45,7 +45,7 @@ def decide_all(
 
     Args:
         lake: the lake.
-        names: ids of trajectories.
+        names: ids of trajectories, which may be abbreviated.
         decision: `accept`, `reject`, or `route:` with a route, such as `route:ct`.
         person: the reviewer's name.
         note: free text for each decision.
@@ -60,10 +60,8 @@ def decide_all(
     names = list(dict.fromkeys(names))
     if not 0 < len(names) <= MOST:
         raise UsageError(f"`ids`: {len(names):,} trajectories.", f"Select 1 to {MOST:,}.")
+    names = whole_ids(lake, names)
     rows = {one.trajectory_id: one for one in lake.rows(Trajectory, {"trajectory_id": names})}
-    for name in names:
-        if name not in rows:
-            trajectory_of(lake, name)
     there = _by_trajectory(lake.rows(Review, {"trajectory_id": names}))
     batch, left_out, drafts = uuid.uuid4().hex[:12], Counter[str](), list[Draft]()
     for name in names:

@@ -11,6 +11,7 @@ from schemas.tables.tag import Tag
 from storage.lake import Lake
 from tasks.shared.policies import policies
 from tasks.shared.reviews import LONGEST, require_name
+from tasks.shared.trajectories import episode_of, trajectories_beginning
 
 Subject = Literal["trajectory_id", "policy_version", "run_id"]
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
@@ -39,8 +40,8 @@ def add_tag(lake: Lake, names: Sequence[str], tag: str, person: str, note: str =
         UsageError: a name is unknown, or the tag, note or person is invalid. Nothing is written.
     """
     _require_valid(tag, note, person)
-    subjects = _subjects(lake, names)
-    there = {_subject_of(one) for one in tags_of(lake, names) if one.tag == tag and not note}
+    subjects = subjects_of(lake, names)
+    there = {_subject_of(one) for one in tags_of(lake, subjects) if one.tag == tag and not note}
     rows = [_row(kind, name, tag, note, person) for name, kind in subjects.items() if (kind, name) not in there]
     lake.append("tags", rows)
     return rows
@@ -53,10 +54,10 @@ def remove_tag(lake: Lake, names: Sequence[str], tag: str, person: str) -> list[
         UsageError: a name is unknown, or none of them has the tag.
     """
     require_name(person)
-    _subjects(lake, names)
-    found = [one for one in tags_of(lake, names) if one.tag == tag]
+    there = tags_of(lake, subjects_of(lake, names))
+    found = [one for one in there if one.tag == tag]
     if not found:
-        known = ", ".join(sorted({one.tag for one in tags_of(lake, names)} - {""})) or "none"
+        known = ", ".join(sorted({one.tag for one in there} - {""})) or "none"
         raise UsageError(f"`tag`: none of them has the tag {tag[:40]!r}.", f"Their tags: {known}.")
     change = {"tag": "", "note": "", "person": person, "created_at": utc_now()}
     lake.append(
@@ -73,20 +74,31 @@ def tags_of(lake: Lake, names: Collection[str]) -> list[Tag]:
     return sorted(kept, key=lambda one: one.created_at)
 
 
-def _subjects(lake: Lake, names: Sequence[str]) -> dict[str, Subject]:
-    """Return the kind of each name; raise UnknownId for an unknown one."""
+def subjects_of(lake: Lake, names: Sequence[str]) -> dict[str, Subject]:
+    """Return the kind of each name; ids of trajectories may be abbreviated, and are whole in the result.
+
+    Raises:
+        UsageError: no name is given.
+        UnknownId: a name is unknown, or several ids of trajectories begin so.
+    """
     found: dict[str, Subject] = {name: "policy_version" for name in names if name in policies(lake)}
     for table, column in _TABLES.items():
         left = [name for name in names if name not in found]
         if left:
             there = set(lake.read(table, [column], {column: left})[column].to_pylist())
             found |= dict.fromkeys(there, column)
-    if unknown := [name for name in names if name not in found]:
-        problem = f"`name`: there is no trajectory, policy or run {unknown[0][:80]!r}."
-        raise UnknownId(problem, "`flywheel trajectories` and `flywheel status` list them.")
-    if not found:
+    if not names:
         raise UsageError("`name`: nothing is named.", "Name trajectories, policies or runs.")
-    return {name: found[name] for name in names}
+    subjects: dict[str, Subject] = {}
+    for name in names:
+        if name in found:
+            subjects[name] = found[name]
+        elif trajectories_beginning(lake, name, ("trajectories", "evaluation_trajectories")):
+            subjects[episode_of(lake, name).trajectory_id] = "trajectory_id"
+        else:
+            problem = f"`name`: there is no trajectory, policy or run {name[:80]!r}."
+            raise UnknownId(problem, "`flywheel trajectories` and `flywheel status` list them.")
+    return subjects
 
 
 def _require_valid(tag: str, note: str, person: str) -> None:

@@ -61,6 +61,19 @@ def trajectory_of(lake: Lake, name: str) -> Trajectory:
     return row
 
 
+def whole_ids(lake: Lake, names: Collection[str]) -> list[str]:
+    """Return the ids of collected trajectories, which may be abbreviated (`episode_of`), each once and in their order.
+
+    Raises:
+        UsageError: a trajectory is of an evaluation.
+        UnknownId: no trajectory has an id, or several ids begin so.
+    """
+    there = set(
+        lake.read("trajectories", ["trajectory_id"], {"trajectory_id": sorted(names)})["trajectory_id"].to_pylist()
+    )
+    return list(dict.fromkeys(name if name in there else trajectory_of(lake, name).trajectory_id for name in names))
+
+
 def episode_of(lake: Lake, name: str) -> RecordedTrajectory:
     """Return a trajectory, collected or kept by an evaluation.
 
@@ -85,7 +98,10 @@ def episode_of(lake: Lake, name: str) -> RecordedTrajectory:
     if begin_so:
         problem = f"`trajectory_id`: {len(begin_so):,} trajectories begin with {name[:80]!r}."
         raise UnknownId(problem, f"Write more of the id: {', '.join(begin_so[:NAMED])}.")
-    raise UnknownId(f"`trajectory_id`: there is no trajectory {name[:80]!r}.", "`flywheel trajectories` finds ids.")
+    raise UnknownId(
+        f"`trajectory_id`: there is no trajectory {name[:80]!r}.",
+        f"`flywheel trajectories` finds ids; the first {SHORT_ID} characters of one are enough.",
+    )
 
 
 def steps_of(lake: Lake, row: RecordedTrajectory) -> Sequence[RecordedStep]:

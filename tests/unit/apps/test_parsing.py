@@ -158,3 +158,38 @@ def test_the_help_names_every_template(flywheel: Call) -> None:
     _, out, _ = flywheel("parse", "--help")
     choices = get_args(PolicyConfig.model_fields["template"].annotation)
     assert all(re.search(rf"\b{name}\b", out) for name in choices)
+
+
+FIND = "<tool_call>\n<function=search>\n<parameter=query>\n5\n</parameter>\n</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_call_of_a_function_is_read_with_the_list_of_functions(flywheel: Call, tmp_path: Path, wrapped: bool) -> None:
+    tool = {"name": "search", "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}
+    listed = [{"type": "function", "function": tool} if wrapped else tool]
+    (tmp_path / "tools.json").write_text(json.dumps(listed))
+    read = ("parse", FIND, "--family", "qwen3.5", "--json")
+    code, out, _ = flywheel(*read, "--tools", str(tmp_path / "tools.json"))
+    assert (code, json.loads(out)["actions"]) == (
+        0, [{"type": "tool", "name": "search", "arguments": {"query": "5"}}]
+    )  # fmt: skip
+    code, out, _ = flywheel(*read)
+    assert code == 0 and "there is no tool 'search'" in json.loads(out)["error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "named"),
+    [
+        ("{", "qwen3.5", "cannot be read"),
+        ("{}", "qwen3.5", "holds no list"),
+        ('["search"]', "qwen3.5", "policy.tools"),
+        ('[{"name": "my tool"}]', "qwen3.5", "policy.tools"),
+        ('[{"name": "search"}]', "fara-1.5", "has no place for them"),
+    ],
+)
+def test_a_list_of_functions_that_cannot_be_used_is_refused(
+    flywheel: Call, tmp_path: Path, text: str, family: str, named: str
+) -> None:
+    (tmp_path / "tools.json").write_text(text)
+    code, out, err = flywheel("parse", FIND, "--family", family, "--tools", str(tmp_path / "tools.json"))
+    assert code == 2 and out == "" and named in err

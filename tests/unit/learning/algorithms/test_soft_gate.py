@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from learning.algorithms.grpo import token_losses
 from learning.algorithms.losses import soft_gate_loss
 from learning.engines.engine import Batch, Outputs
-from schemas.config.training import GroupConfig
+from schemas.config.training import GroupConfig, TrainConfig
 from tests.unit.learning.algorithms.test_sequence_ratio import COUNTS, GAINS, ROWS, objective
 
 TEMPERATURES = ((1.0, 1.0), (-1.0, 1.05))
@@ -100,3 +101,9 @@ def test_a_token_whose_gradient_is_more_than_halved_counts_as_clipped() -> None:
     gains = torch.tensor([1.0, 1.0, 1.0, 0.0])
     _, counts = token_losses(new, old, old, gains, GroupConfig(ratio="soft"))
     assert counts[3] == 1
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("sapo", "soft"), ("GSPO", "sequence")])
+def test_a_method_that_is_a_ratio_is_named(name: str, ratio: str) -> None:
+    with pytest.raises(ValidationError, match=f"set method to grpo, and group.ratio to {ratio}"):
+        TrainConfig(method=name)

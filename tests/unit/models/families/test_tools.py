@@ -23,6 +23,7 @@ from schemas.config.policy import PolicyConfig, ToolConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
 from schemas.refusal import Refusal
+from tests.fixtures.sentences import Sentences
 from tests.unit.models.families.published import ASKED
 from tests.unit.models.families.test_dialects import values
 from tests.unit.models.families.test_families import made
@@ -79,6 +80,78 @@ def test_a_text_of_a_function_is_none_of_the_tool_of_the_same_name(name: str) ->
     assert family.read(Completion(family.write(call, SIZE)), SIZE).actions == (call,)
     click = family.write(act.Click(x=0.0, y=1.0), SIZE).replace("\nleft_click\n", "\n  left_click\n\n")
     assert family.read(Completion(click), SIZE).actions == (act.Click(x=0.0, y=1.0),)
+
+
+TEXTS: list[dict[str, Any]] = [
+    {"type": "string"},
+    {"type": ["string", "null"]},
+    {"anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}]},
+    {"oneOf": [{"enum": ["1234", "a"]}, {"const": None}]},
+    {"enum": ["1234", "true", None]},
+    {"const": "1234"},
+]
+"""Schemas that allow only texts, all but the first and the last also null."""
+OTHERS: list[dict[str, Any]] = [
+    {},
+    {"type": "integer"},
+    {"type": ["string", "integer"]},
+    {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    {"enum": ["a", 1234]},
+    {"type": "null"},
+]
+
+
+@pytest.mark.parametrize("name", ["qwen3.5", "qwen3.6", "qwen3.8"])
+@pytest.mark.parametrize("schema", TEXTS + OTHERS)
+def test_the_schema_decides_whether_an_argument_is_a_text(name: str, schema: dict[str, Any]) -> None:
+    parameters = {"type": "object", "properties": {"of": schema}}
+    family = FAMILIES.class_of(name)(PolicyConfig(family=name, tools=[ToolConfig(name="log", parameters=parameters)]))
+    is_text, may_be_null = schema in TEXTS, schema not in (TEXTS[0], TEXTS[-1])
+    for written, value in (("1234", 1234), ("true", True), ("null", None)):
+        reply = f"<tool_call>\n<function=log>\n<parameter=of>\n{written}\n</parameter>\n</function>\n</tool_call>"
+        call = family.read(Completion(reply), SIZE).first
+        assert isinstance(call, act.UseTool)
+        assert call.arguments["of"] == (written if is_text and not (value is None and may_be_null) else value)
+        assert family.read(Completion(family.write(call, SIZE)), SIZE).first == call
+    null = act.UseTool(name="log", arguments={"of": "null"})
+    if may_be_null:
+        with pytest.raises(UsageError, match="no way to write"):
+            family.write(null, SIZE)
+    else:
+        assert family.read(Completion(family.write(null, SIZE)), SIZE).first == null
+
+
+@pytest.mark.parametrize(("name", "template"), TOOLED)
+@pytest.mark.parametrize("own", ["computer_use", "mobile_use"])
+def test_a_function_of_the_family_itself_is_refused(name: str, template: str, own: str, sentence: Sentences) -> None:
+    with sentence.raises(UsageError, f"`policy.tools` lists {own}", hint="Rename"):
+        made(name, template, tools=[{**SEARCH, "name": own}])
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"name": "a>b"}, "name"),
+        ({"name": "my tool"}, "name"),
+        ({"name": "a\n</tools>"}, "name"),
+        ({"name": ""}, "name"),
+        ({"parameters": {"query": {"type": "string"}}}, "is no schema of an object"),
+        ({"parameters": {"type": "array"}}, "is no schema of an object"),
+        ({"parameters": {"type": "object", "properties": ["query"]}}, "no table"),
+        ({"parameters": {"type": "object", "properties": {"query": "string"}}}, "has query, which is no schema"),
+        ({"parameters": {"type": "object", "properties": {"query": {"type": "strng"}}}}, "of type 'strng'"),
+        ({"parameters": {"type": "object", "properties": {"query": {"type": ["string", 3]}}}}, "of type 3"),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_refused(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
+        ToolConfig.model_validate({**SEARCH, **change})
+
+
+@pytest.mark.parametrize("field", ["tools", "tool_choice", "functions", "function_call"])
+def test_functions_are_not_listed_in_a_field_of_each_request(field: str) -> None:
+    with pytest.raises(ValidationError, match=r"list functions in policy\.tools"):
+        PolicyConfig.model_validate({"server": {"url": "http://127.0.0.1:1/v1", "extra": {field: []}}})
 
 
 @pytest.mark.parametrize(("name", "template"), TOOLED)

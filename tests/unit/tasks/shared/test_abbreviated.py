@@ -10,8 +10,10 @@ from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError, UnknownId, UsageError
 from storage.lake import Lake
 from tasks.shared.finding import found_of
+from tasks.shared.many import decide_all
 from tasks.shared.reviews import Draft, reviews_of, submit
-from tasks.shared.trajectories import trajectory_of
+from tasks.shared.tags import add_tag, remove_tag, tags_of
+from tasks.shared.trajectories import trajectory_of, whole_ids
 from tests.fixtures.sentences import Sentences
 from tests.unit.storage.conftest import DEFAULTS
 
@@ -49,6 +51,25 @@ def test_a_shorter_beginning_or_another_one_is_unknown(lake: Lake, name: str) ->
         trajectory_of(lake, name)
     with pytest.raises(LakeError, match="There is no trajectory"):
         OpenLake(lake).trajectory(name)
+
+
+def test_operations_on_many_take_beginnings(lake: Lake) -> None:
+    decided = decide_all(lake, [f"{SHORT}4", ONE, OTHER], "accept", "Ada", dry_run=True)
+    assert decided.trajectories == [ONE, OTHER]
+    assert whole_ids(lake, ["tail0000", f"{SHORT}9", OTHER]) == ["tail0000", OTHER]
+    add_tag(lake, [f"{SHORT}4"], "flaky", "Ada")
+    assert [one.trajectory_id for one in tags_of(lake, [ONE])] == [ONE]
+    assert add_tag(lake, [ONE], "flaky", "Ada") == [] and len(remove_tag(lake, [f"{SHORT}4"], "flaky", "Ada")) == 1
+
+
+def test_operations_on_many_refuse_an_unknown_or_ambiguous_beginning(lake: Lake) -> None:
+    for name in (SHORT, "0a1b2c3d77", "tail000"):
+        with pytest.raises(UnknownId):
+            decide_all(lake, [name], "accept", "Ada")
+        with pytest.raises(UnknownId):
+            whole_ids(lake, [ONE, name])
+        with pytest.raises(UnknownId):
+            add_tag(lake, [name], "flaky", "Ada")
 
 
 def test_a_decision_about_an_abbreviated_id_is_stored_with_the_whole_one(lake: Lake) -> None:
