@@ -143,7 +143,8 @@ def test_a_trajectory_that_does_not_exist_is_named_and_escaped(here: TestClient)
     answer = here.get("/trajectory/<script>alert(1)<")
     assert answer.status_code == 404 and "<script>alert" not in answer.text
     assert here.get("/api/trajectories/none").json() == {
-        "error": "`trajectory_id`: there is no trajectory 'none'. `flywheel trajectories` finds ids; the first 8 characters of one are enough."
+        "error": "`trajectory_id`: there is no trajectory 'none'. `flywheel trajectories` finds ids; "
+        "the first 8 characters of one are enough."
     }
 
 
