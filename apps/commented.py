@@ -37,7 +37,7 @@ def commented(config: Config, *, full: bool = True) -> str:
     head = "# Keys behind a # have their default value. To change one, remove the # and change the value."
     if full:
         return "\n".join([head, *_section("", config)]) + "\n"
-    more = "# docs/config.md explains all keys; `flywheel init --full` writes them with their meaning."
+    more = "# docs/config.md explains all keys; `flywheel init --full` writes them. Add one as a line: KEY = VALUE."
     return "\n".join([more, head, *_set_keys("", config)]) + "\n"
 
 
@@ -69,17 +69,16 @@ def _section(name: str, section: BaseModel) -> Iterator[str]:
 
 
 def _set_keys(name: str, section: BaseModel) -> Iterator[str]:
-    """Yields the lines of a section with its keys that are set or in `OFTEN_SET`, then its subsections."""
+    """Yields a line for each key of a section and its subsections that is set or in `OFTEN_SET`, by its full name."""
     of_environment = name.startswith("environments.")
+    prefix = f"{name}." if name else ""
     lines: list[str] = []
     for key, field in _keys(section):
         line = _entry(key, field, getattr(section, key))
         implied = of_environment and line == f"kind = {_value(name.partition('.')[2])}"
-        if f"{name}.{key}".lstrip(".") in OFTEN_SET or not (line.startswith("#") or implied):
-            lines.append(line)
-    if name and (lines or of_environment):
-        yield from ("", f"[{name}]")
-    yield from lines
+        if f"{prefix}{key}" in OFTEN_SET or not (line.startswith("#") or implied):
+            lines.append(f"#{prefix}{line[1:]}" if line.startswith("#") else prefix + line)
+    yield from lines or ([f"{name} = {{}}"] if of_environment else [])
     for inner, value in _subsections(name, section):
         yield from _set_keys(inner, value)
 

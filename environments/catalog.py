@@ -8,7 +8,8 @@ from common.text import some_of
 from environments.environment import Environment
 from environments.registry import ENVIRONMENTS, environments_of, left_out, verifier_of
 from schemas.config import Config
-from schemas.failure import UsageError
+from schemas.failure import FlywheelError, UsageError
+from schemas.registry import options_of
 from schemas.tables.task import GuiTask, Split
 
 Environments = Sequence[Environment[Any]]
@@ -59,6 +60,30 @@ def whole_catalog(config: Config) -> list[GuiTask]:
         for name in names:
             _id(f"suite.{field}", name, environments)
     return tasks + held_out + practice
+
+
+def playable(config: Config) -> tuple[list[GuiTask], dict[str, str]]:
+    """Lists every task of the config's environments and of the built-in kinds that the config does not name.
+
+    The machine may lack parts that an environment needs (`Environment.probes`).
+
+    Returns:
+        The tasks, and the reason for each environment that has no tasks with its current keys.
+    """
+    tasks, missing = list[GuiTask](), dict[str, str]()
+    used = {section.kind for section in config.environments.values()}
+    for name in (*config.environments, *(kind for kind in ENVIRONMENTS.names if kind not in used)):
+        given = config.environments.get(name)
+        kind = ENVIRONMENTS.class_of(given.kind if given else name)
+        try:
+            section = given or options_of(kind.section, {"kind": name}, f"environments.{name}")
+            environment: Environment[Any] = kind(name, section)
+            tasks += [environment.task(template, "train") for template in environment.entries]
+            if not environment.entries:
+                missing[name] = f"it has only tasks of yours, in environments.{name}.tasks."
+        except FlywheelError as error:
+            missing[name] = error.problem
+    return tasks, missing
 
 
 def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> list[GuiTask]:

@@ -340,8 +340,9 @@ class Listed:
     """A task and its status."""
 
     task: GuiTask
-    status: Literal["catalog", "made", "retired", "unused"]
-    """Status of the task. `unused`: accepted, but the config does not roll out its environment, site or parent."""
+    status: Literal["catalog", "made", "retired", "unused", "available"]
+    """Status of the task. `unused`: accepted, but the config does not roll out its environment, site or parent.
+    `available`: not in the config, but an environment has it."""
     proposal: Proposal | None = None
     """Accepted proposal of a made task."""
 

@@ -10,6 +10,7 @@ from apps.options import (
     Overrides,
     iteration_range,
     open_lake,
+    print_note,
     print_result,
     resolve,
 )
@@ -24,14 +25,29 @@ Range = Annotated[
 ]
 
 
-def list_tasks(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+def list_tasks(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also list the tasks of all environments that the config does not use.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show the config's tasks and the made ones, each with its origin."""
+    from environments.catalog import playable
     from tasks.shared.paths import lake_if_any
-    from tasks.synthesize import listed
+    from tasks.synthesize import Listed, listed
 
     resolved = resolve(config, overrides)
-    rows = listed(resolved, lake_if_any(resolved))
-    print_result(as_json, {"tasks": [_as_row(one) for one in rows]}, lambda: _show_tasks(rows))
+    rows, missing = listed(resolved, lake_if_any(resolved)), dict[str, str]()
+    if every:
+        tasks, missing = playable(resolved)
+        known = {one.task.task_id for one in rows}
+        rows += [Listed(one, "available") for one in tasks if one.task_id not in known]
+    shown = {"tasks": [_as_row(one) for one in rows], **({"missing": missing} if every else {})}
+    print_result(as_json, shown, lambda: _show_tasks(rows))
+    for name, reason in missing.items():
+        print_note(f"no tasks of {name}: {reason}")
 
 
 def synthesize(

@@ -35,8 +35,16 @@ def test_the_file_is_the_config_it_was_made_from_with_its_comments_and_without(o
 def test_the_short_file_has_the_keys_that_are_set_and_those_that_most_users_set() -> None:
     config = load_config("laptop", ["evaluate.seeds=7", 'environments={"mine":{"kind":"fake"}}'], {})
     lines = commented(config, full=False).splitlines()
-    assert len(lines) <= 45 and {'kind = "fake"', "[environments.mine]", "seeds = 7", '#method = "sft"'} <= {*lines}
-    assert "[budget]" not in lines and not any("tolerance" in line for line in lines)
+    assert {'environments.mine.kind = "fake"', "evaluate.seeds = 7", '#train.method = "sft"'} <= {*lines}
+    assert not any(name in line for line in lines for name in ("budget", "tolerance"))
+
+
+@pytest.mark.parametrize("profile", ["laptop", "smoke", "miniwob"])
+def test_the_short_file_has_25_lines_and_takes_sections_of_the_documents(profile: str) -> None:
+    text = commented(load_config(profile, [], {}), full=False)
+    assert text.count("\n") <= 25
+    more = tomllib.loads(text + '[environments.mine]\nkind = "fake"\n')
+    assert more["environments"]["mine"] == {"kind": "fake"}
 
 
 def test_every_key_is_there_with_what_it_means() -> None:
