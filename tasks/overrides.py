@@ -5,6 +5,7 @@ from schemas.table import utc_now
 from schemas.tables.quality import QualityOverride, QualityResult
 from schemas.tables.stage import label_of
 from storage.lake import Lake
+from tasks.train.readable import require_readable
 
 
 def not_overridden(lake: Lake, iteration: int, failed: list[QualityResult]) -> list[QualityResult]:
@@ -17,7 +18,7 @@ def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> l
     """Override every critical failure of an iteration that has no override yet.
 
     Raises:
-        UsageError: the reason is empty, or the iteration has no failure to override.
+        UsageError: the reason is empty, the iteration has no failure to override, or training cannot read its rows.
     """
     if not reason.strip() or not person.strip():
         raise UsageError("An override needs a reason, and a person who gives it.", "Write `--reason` and `--by`.")
@@ -28,6 +29,7 @@ def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> l
             f"No critical expectation of {label_of(iteration)} failed without an override.",
             "`flywheel quality` lists the failures; warnings stop nothing.",
         )
+    require_readable(lake, iteration)
     now = utc_now()
     written = [
         QualityOverride(

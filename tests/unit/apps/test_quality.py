@@ -80,6 +80,22 @@ def test_a_refused_iteration_goes_on_with_a_written_reason_and_is_refused_again_
         passed(run, 1, checked())
 
 
+def test_an_override_of_rows_that_training_cannot_read_is_refused(own: Place, sentence: Sentences) -> None:
+    run = Run(own.config, own.lake, "run")
+    shot = own.lake.read("steps", ["screenshot"], {"iteration": 0})["screenshot"][0].as_py()
+    own.lake.delete("screenshots", f"sha256 = '{shot}'")
+    with pytest.raises(GateRefused):
+        passed(run, 0, examine(run, 0, ["steps"], whole=False))
+    with sentence.raises(UsageError, shot, shot=shot):
+        override_failures(own.lake, 0, "it is only one", "ada")
+    assert not own.lake.count("quality_overrides")
+    (row, *_) = own.lake.read("steps", where={"iteration": 1}).to_pylist()
+    own.lake.append("steps", [{**row, "trajectory_id": "orphan"}])
+    examine(run, 1, ["trajectories"], whole=False)
+    with sentence.raises(UsageError, "orphan"):
+        override_failures(own.lake, 1, "it is only one", "ada")
+
+
 def test_failures_name_their_trajectories(
     own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:
