@@ -13,6 +13,7 @@ from pydantic import Field
 from flows import data, policies
 from flows import flywheel as iterating
 from schemas.config import load_config
+from schemas.config.form import override_pattern
 from tasks.measure import Measured
 from tasks.preflight.unused_keys import refuse_unrepeated
 from tasks.quality import Passed
@@ -22,7 +23,8 @@ from tasks.running.run import open_run, run_name
 from tasks.watch import Due, answered, answering, watch_lake
 
 ConfigName = str
-Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.*$")]
+Override = Annotated[str, Field(pattern=override_pattern())]
+"""An override; the form and the server refuse a key that the config does not have."""
 Overrides = list[Override]
 Iterations = Annotated[int, Field(ge=1, le=1000)]
 Ended = State[Pause | Exhausted] | None

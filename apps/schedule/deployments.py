@@ -28,6 +28,7 @@ from pydantic import ValidationError
 
 import flows
 from common.process import home
+from schemas.config.form import override_pattern
 from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import FlywheelError, UsageError
@@ -211,6 +212,10 @@ def run_now(client: SyncPrefectClient, name: str, parameters: Mapping[str, Any])
     for key in parameters:
         if key not in known:
             raise UsageError(f"`{name}` takes no `{key}`.", f"It takes: {', '.join(known)}.")
+    for override in parameters.get("overrides") or ():
+        if not re.match(override_pattern(), str(override)):
+            problem = f"`overrides`: {str(override)[:200]!r} names no key of the config."
+            raise UsageError(problem, "Write KEY=VALUE, such as train.steps=100; docs/config.md lists the keys.")
     try:
         return client.create_flow_run_from_deployment(there.id, parameters={**there.parameters, **parameters}).id
     except PrefectHTTPStatusError as error:

@@ -64,7 +64,7 @@ def test_of_all_that_trains_one_runs_at_a_time_and_the_rest_waits(
         assert handed_out(client) == {light}
         client.set_flow_run_state(first, Completed(), force=True)
         assert handed_out(client) == {light, second}
-        for wrong in ({"iterations": "two"}, {"laps": 2}, {"overrides": ["steps"]}):
+        for wrong in ({"iterations": "two"}, {"laps": 2}, {"overrides": ["steps"]}, {"overrides": ["train.stepz=3"]}):
             with pytest.raises(UsageError):
                 run_now(client, "flywheel", wrong)
             with pytest.raises(PrefectHTTPStatusError, match="409"):  # whoever asks the server itself

@@ -1,5 +1,6 @@
 """What prefect.yaml deploys: dotted entrypoints that import, flows of the expected names, defaults that fit them."""
 
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from jsonschema import ValidationError, validate
 from prefect import Flow
 from prefect.utilities.callables import parameter_schema
 
+from apps.completion import KEYS
 from apps.schedule.deployments import LEAST_S, TURNS, described, in_words, schedule_of
+from schemas.config.form import override_pattern
 from schemas.failure import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,9 +49,23 @@ def test_a_deployment_s_parameters_are_the_flow_s_own_and_fit_the_schema_that_is
     assert set(given) == set(schema["properties"]) >= {"config", "overrides"}
     validate(given, schema)
     assert flow_of(name).validate_parameters(given) == given
-    for broken in ({"overrides": ["no override"]}, {"overrides": "train.steps=3"}, {"config": 3}):
+    validate({**given, "overrides": ["train.steps=3", 'environments={"mine":{"kind":"fake"}}']}, schema)
+    unknown = [{"overrides": [one]} for one in ("no override", "train.stepz=3", "stepz=3", "train.steps.more=3")]
+    for broken in (*unknown, {"overrides": "train.steps=3"}, {"config": 3}):
         with pytest.raises(ValidationError):
             validate({**given, **broken}, schema)
+
+
+def test_the_form_takes_every_key_of_the_config() -> None:
+    pattern = re.compile(override_pattern())
+    assert all(pattern.match(f"{line.split()[0]}=1") for line in KEYS.read_text().splitlines())
+    for free in (
+        "suite.max_steps.click-one=3",
+        "filter.options.idle.least=2",
+        "policy.server.extra.top_k=3",
+        "train.steps=",
+    ):
+        assert pattern.match(free)
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
