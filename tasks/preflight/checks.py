@@ -27,6 +27,7 @@ from schemas.config import Config
 from schemas.failure import FlywheelError, Probe, UsageError
 from schemas.registry import options_of
 from storage.lake import Lake
+from tasks.preflight.names import shadowing
 from tasks.shared.paths import lake_if_any
 from tasks.shared.policies import origin_of
 from tasks.shared.reviews import Standing
@@ -38,8 +39,8 @@ MEMORY_GIB = 3.0
 
 
 def machine_probes() -> list[Probe]:
-    """Return the probes of packages, memory and cores."""
-    examined = {"packages": compare_packages, "memory": _memory, "cores": _cores}
+    """Return the probes of packages, names of modules, memory and cores."""
+    examined = {"packages": compare_packages, "names": shadowing, "memory": _memory, "cores": _cores}
     return [Probe(name, examine, required=False) for name, examine in examined.items()]
 
 

@@ -13,6 +13,7 @@ from apps.commands.plan import plan_of
 from schemas.config import Config, config_of
 from schemas.failure import CheckReport, FlywheelError, UsageError
 from tasks.preflight.checks import LOCK, compare_packages
+from tasks.preflight.names import shadowing
 from tasks.preflight.preflight import examine, planned, probes, require
 from tests.fixtures.sentences import Sentences
 
@@ -30,8 +31,28 @@ def changed(config: Config, **sections: dict[str, Any]) -> Config:
 
 def test_a_healthy_place_passes_every_check(place: Any) -> None:
     checks = {check.name: check for check in examine(place.config)}
-    assert set(checks) >= {"tasks", "policy", "server", "storage", "packages", "memory", "cores"}
+    assert set(checks) >= {"tasks", "policy", "server", "storage", "packages", "names", "memory", "cores"}
     assert all(checks[name].ok for name in ("tasks", "policy", "server", "storage", "disk of the lake", "cores"))
+
+
+def test_a_file_with_the_name_of_a_module_that_flywheel_imports_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    (tmp_path / "models").mkdir()  # a folder without __init__.py hides nothing
+    (tmp_path / "mine.py").write_text("")
+    sentence(shadowing())
+    (tmp_path / "secrets.py").write_text("")
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage/__init__.py").write_text("")
+    sentence(shadowing(), "secrets.py")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with sentence.raises(UsageError, "secrets.py", hint="PYTHONPATH"):
+        shadowing()
+    monkeypatch.setenv("PYTHONPATH", str(LOCK.parent))
+    monkeypatch.chdir(LOCK.parent)
+    assert shadowing().startswith("no file")
 
 
 def test_the_doctor_makes_no_lake(place: Any, tmp_path: Path) -> None:
