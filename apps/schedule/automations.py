@@ -17,15 +17,17 @@ from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.responses import DeploymentResponse
 from prefect.context import refresh_global_settings_context
-from prefect.events.actions import ChangeFlowRunState, RunDeployment
+from prefect.events.actions import ChangeFlowRunState, RunDeployment, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 
 from apps.schedule.deployments import deployment, deployments, lake_of
 from common.process import home
 from schemas.failure import UsageError
-from tasks.running.run_page import DUE, ITERATION_COMPLETED, LAKE, answers
+from tasks.running.run_page import DECIDED, DUE, ITERATION_COMPLETED, LAKE, answers
 from tasks.watch import AFTER
 
 NOTE = "up.json"
@@ -69,7 +71,7 @@ def connected() -> Iterator[SyncPrefectClient]:
         yield client
 
 
-def page_of(flow_run: UUID) -> str:
+def page_of(flow_run: UUID | str) -> str:
     """Returns the address of Prefect's page of a run."""
     return f"{(PREFECT_API_URL.value() or '').removesuffix('/api')}/runs/flow-run/{flow_run}"
 
@@ -82,6 +84,14 @@ ANY = "prefect.flow-run.*"
 _NAMED = {"__prefect_kind": "jinja", "template": f"{{{{ event.payload.{AFTER} | default('', true) }}}}"}
 """Template of the policy that the event names; empty for an event that names none, such as another program's."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
+RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
+ENDED = {"prefect.flow-run.Failed", "prefect.flow-run.Crashed"}
+"""Ends of a run that a message reports."""
+QUALITY_FAILED = "flywheel.quality.failed"
+RUN_ENDED = (
+    "{{ deployment.name }} ({{ flow_run.name }}) ended as {{ flow_run.state.name }}: {{ flow_run.state.message }}"
+)
+"""Template of the message about an end of a run."""
 
 
 def put(client: SyncPrefectClient) -> list[str]:
@@ -92,19 +102,44 @@ def put(client: SyncPrefectClient) -> list[str]:
     Raises:
         UsageError: nothing is deployed, or the deployments name no lake.
     """
-    made: list[str] = []
-    for automation in _automations(client):
-        there = client.read_automations_by_name(automation.name)
-        if not there:
-            client.create_automation(automation)
-        elif _rule(there[0]) != _rule(automation):
-            kept = automation.model_copy(update={"enabled": there[0].enabled})
-            whole = AutomationCore(**kept.model_dump(exclude={"owner_resource"}))  # unset fields are not sent
-            client.update_automation(there[0].id, whole)
-        for twin in there[1:]:
-            client.delete_automation(twin.id)
-        made.append(automation.name)
-    return made
+    return [_put(client, automation) for automation in _automations(client)]
+
+
+def notify(client: SyncPrefectClient, block: str) -> list[str]:
+    """Creates or updates the automations that send messages by a notification block, and returns their names.
+
+    Messages are about a refusal of the quality gate, a run of a deployment that failed or died, and a promotion.
+
+    Args:
+        client: client of the server.
+        block: type and name of the block, such as `slack-webhook/alerts`.
+
+    Raises:
+        UsageError: there is no such block, nothing is deployed, or the deployments name no lake.
+    """
+    kind, slash, name = block.partition("/")
+    if not (kind and slash and name):
+        raise UsageError(f"`{block}` is not of the form TYPE/NAME.", "Write, for example, slack-webhook/alerts.")
+    try:
+        there = client.read_block_document_by_name(name, kind)
+    except ObjectNotFound as error:
+        raise UsageError(
+            f"The Prefect server has no block `{block}`.", "Create it on Prefect's page, under Blocks."
+        ) from error
+    return [_put(client, automation) for automation in _notifications(client, there.id)]
+
+
+def _put(client: SyncPrefectClient, automation: AutomationCore) -> str:
+    there = client.read_automations_by_name(automation.name)
+    if not there:
+        client.create_automation(automation)
+    elif _rule(there[0]) != _rule(automation):
+        kept = automation.model_copy(update={"enabled": there[0].enabled})
+        whole = AutomationCore(**kept.model_dump(exclude={"owner_resource"}))  # unset fields are not sent
+        client.update_automation(there[0].id, whole)
+    for twin in there[1:]:
+        client.delete_automation(twin.id)
+    return automation.name
 
 
 def _rule(automation: AutomationCore) -> dict[str, Any]:
@@ -113,8 +148,7 @@ def _rule(automation: AutomationCore) -> dict[str, Any]:
 
 def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:
     retrain, report = (deployment(client, name) for name in ("retrain", "report"))
-    if (lake := lake_of(retrain)) is None:
-        raise UsageError("The lake of the deployments is unknown.", "Deploy by `flywheel schedule deploy`.")
+    lake = _lake(retrain)
     for event, why in DUE.items():
         yield _run(f"flywheel: retrain {why}", event, retrain.id, lake, {AFTER: _NAMED})
     yield _run("flywheel: a report after every iteration", ITERATION_COMPLETED, report.id, lake)
@@ -124,11 +158,8 @@ def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:
         trigger=EventTrigger(
             after={HEARTBEAT},
             expect={ANY},
-            match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related={
-                "prefect.resource.role": "deployment",
-                "prefect.resource.id": [f"prefect.deployment.{one.id}" for one in deployments(client).values()],
-            },
+            match=RUNS,
+            match_related=_ours(client),
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
@@ -138,6 +169,35 @@ def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:
     )
 
 
+def _notifications(client: SyncPrefectClient, block: UUID) -> Iterator[AutomationCore]:
+    lake_id, address = _lake(deployment(client, "retrain"))
+    ended = EventTrigger(expect=ENDED, match=RUNS, match_related=_ours(client), threshold=1)
+    for name, trigger, body, about in (
+        ("the quality gate refuses an iteration", _on(QUALITY_FAILED, lake_id), "{{ event.payload.error }}", address),
+        ("a policy is promoted", _on(DECIDED["promote"], lake_id), "{{ event.payload.say }}", address),
+        ("a run fails or dies", ended, RUN_ENDED, page_of("{{ flow_run.id }}")),
+    ):
+        sent = SendNotification(block_document_id=block, subject=f"flywheel: {name}", body=f"{body}\n{about}")
+        yield AutomationCore(name=f"flywheel: message when {name}", trigger=trigger, actions=[sent])
+
+
+def _lake(there: DeploymentResponse) -> tuple[str, str]:
+    """Returns the id and the address of a deployment's lake; raises UsageError if it names none."""
+    if (lake := lake_of(there)) is None:
+        raise UsageError("The lake of the deployments is unknown.", "Deploy by `flywheel schedule deploy`.")
+    return lake
+
+
+def _ours(client: SyncPrefectClient) -> dict[str, str | list[str]]:
+    """Matches events of runs of this project's deployments."""
+    ids = [f"prefect.deployment.{one.id}" for one in deployments(client).values()]
+    return {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
+
+
+def _on(event: str, lake_id: str) -> EventTrigger:
+    return EventTrigger(expect={event}, match={"prefect.resource.id": f"{LAKE}.{lake_id}"}, threshold=1)
+
+
 def _run(
     name: str, event: str, what: UUID, lake: tuple[str, str], parameters: dict[str, Any] | None = None
 ) -> AutomationCore:
@@ -145,6 +205,6 @@ def _run(
     return AutomationCore(
         name=name,
         description=f"On the event {event} of the lake at {address}.",
-        trigger=EventTrigger(expect={event}, match={"prefect.resource.id": f"{LAKE}.{lake_id}"}, threshold=1),
+        trigger=_on(event, lake_id),
         actions=[RunDeployment(source="selected", deployment_id=what, parameters=parameters, job_variables=None)],
     )

@@ -145,6 +145,23 @@ def automations(as_json: AsJson = False) -> None:
         typer.echo("`flywheel schedule on watch` lets it look for new data.")
 
 
+def notify(
+    block: Annotated[
+        str,
+        typer.Argument(metavar="TYPE/NAME", help="A notification block of the server, such as slack-webhook/alerts."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Send a message when the quality gate refuses data, a run fails or dies, or a policy is promoted."""
+    from apps.schedule import automations
+    from apps.schedule.automations import connected
+
+    with connected() as client:
+        _require_project(client)
+        made = automations.notify(client, block)
+    print_result(as_json, {"automations": made}, "\n".join(made))
+
+
 def _require_config(parameters: dict[str, Any], folder: str | None) -> None:
     """Raises the error that a run of these parameters would, if its config is on this machine.
 
@@ -218,4 +235,4 @@ def _show(rows: list[Deployed]) -> None:
     out().print(table if rows else "Nothing is deployed: `flywheel up` and `flywheel schedule deploy` do that.")
 
 
-VERBS = (list_, set_, on, off, run, deploy, automations)
+VERBS = (list_, set_, on, off, run, deploy, automations, notify)
