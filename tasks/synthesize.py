@@ -9,14 +9,11 @@ The commands of `flywheel tasks` make tasks outside of an iteration, list tasks,
 
 import json
 import random
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from common.text import counted
 from curation.synthesis.acceptance import AcceptanceDecision, decide, identity, solvable
@@ -43,6 +40,7 @@ from tasks.running.iterations import next_iteration
 from tasks.running.run import Run, run_of
 from tasks.running.stage import stage
 from tasks.shared.policies import champion
+from tasks.shared.proposals import Proposals, by_maker, count_proposals
 from tasks.shared.suite import made_tasks, parents_of, tasks_of, worlds
 from tasks.shared.weights import load_policy
 
@@ -58,20 +56,6 @@ SCORES = ("golden", "initial", "near_misses", "left_out", "side_effects")
 Decided = tuple[Proposed, AcceptanceDecision]
 
 
-class Proposals(BaseModel):
-    """Counts of the results of some proposals."""
-
-    model_config = ConfigDict(frozen=True)
-
-    proposed: int
-    accepted: int
-    rejected: Mapping[str, int]
-    """Number of rejected proposals by reason."""
-    tried: int
-    """Number of trajectories that tried accepted proposals."""
-    solved: int
-
-
 class Made(Proposals, StageResult):
     """Results of all proposals for an iteration."""
 
@@ -80,8 +64,9 @@ class Made(Proposals, StageResult):
     """Ids of the accepted tasks."""
 
     def __str__(self) -> str:
-        why = ", ".join(f"{count} {reason}" for reason, count in self.rejected.items())
-        return f"{self.accepted} of {counted(self.proposed, 'proposal')} accepted" + (f"; {why}" if why else "")
+        return f"{self.accepted} of {counted(self.proposed, 'proposal')} accepted" + (
+            f"; {self.why}" if self.why else ""
+        )
 
 
 @stage("synthesize", retry=True)
@@ -247,22 +232,8 @@ def _parents(proposed: Proposed, decision: AcceptanceDecision) -> list[str]:
 def made_for(lake: Lake, iteration: int) -> Made:
     """Summarize the proposals of an iteration."""
     rows = lake.rows(Proposal, {"iteration": iteration})
-    makers = {
-        name: _counted([one for one in rows if one.maker == name]) for name in sorted({one.maker for one in rows})
-    }
     tasks = sorted(one.task_id for one in rows if one.status == "accepted")
-    return Made(**_counted(rows).model_dump(), makers=makers, tasks=tasks)
-
-
-def _counted(rows: Sequence[Proposal]) -> Proposals:
-    rejected = Counter(one.reason for one in rows if one.status == "rejected")
-    return Proposals(
-        proposed=len(rows),
-        accepted=sum(one.status == "accepted" for one in rows),
-        rejected=dict(sorted(rejected.items())),
-        tried=sum(one.tries for one in rows),
-        solved=sum(one.solved for one in rows),
-    )
+    return Made(**count_proposals(rows).model_dump(), makers=by_maker(rows), tasks=tasks)
 
 
 def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, int] | None) -> list[MakerInputs]:

@@ -1,4 +1,4 @@
-"""Implement `flywheel lineage`: the sources of a policy, and the policies made from a trajectory."""
+"""Implement `flywheel lineage`: the sources of a policy or a task, and the policies made from a trajectory."""
 
 import json
 from collections import Counter
@@ -11,12 +11,15 @@ from rich.text import Text
 from common.text import counted, harmless
 from schemas.failure import UsageError
 from schemas.tables.annotation import Annotation
+from schemas.tables.evaluation import SUITES, Evaluation
 from schemas.tables.forgotten import Forgotten
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
+from schemas.tables.proposal import Proposal
 from schemas.tables.quality import QualityOverride
 from schemas.tables.review import Review
 from schemas.tables.stage import label_of
+from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import DECISION, Verdict
 from storage.catalog import answers, ask
@@ -36,6 +39,11 @@ TRAJECTORY = {
     "failure_boundary",
 }  # fmt: skip
 """Fields of a trajectory that `--json` shows."""
+PROPOSAL = {
+    "maker", "maker_version", "reward_maker", "iteration", "parents", "solver", "tries", "solved", "status", "reason",
+    "detail",
+}  # fmt: skip
+"""Fields of a proposal that `--json` shows."""
 NAMED = 5
 """Maximum ids in an error message."""
 
@@ -142,6 +150,52 @@ class TrajectoryLineage:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskLineage:
+    """The origin of a task, and the data and policies that come from it."""
+
+    task_id: str
+    task: GuiTask | None
+    """Its row; None for a rejected proposal."""
+    proposal: Proposal | None
+    """The proposal of a made task; None for a task of the config."""
+    ancestors: list[tuple[str, Proposal | None]]
+    """The tasks that it was made from, and theirs, the nearest first, each with its proposal if it is a made task."""
+    children: list[str]
+    """Accepted tasks that were made from it."""
+    trajectories: Mapping[int, int]
+    """Number of collected trajectories by iteration."""
+    success: Mapping[str, tuple[int, int]]
+    """Successes and trials in each policy's evaluation, without environment failures, the newest policy last."""
+    policies: list[str]
+    """Policies whose training read a trajectory of it."""
+    unknown: list[str]
+    """Policies whose training data is unknown."""
+
+    @property
+    def instruction(self) -> str:
+        """The instruction of the task or its proposal; a template for tasks with several ones."""
+        row = self.task or self.proposal
+        return row.instruction if row else ""
+
+    @property
+    def as_dict(self) -> dict[str, Any]:
+        """Converts the lineage to JSON."""
+        proposal = self.proposal and self.proposal.model_dump(mode="json", include=PROPOSAL)
+        made = [
+            {"task": name, "maker": one and one.maker, "parents": one.parents if one else []}
+            for name, one in self.ancestors
+        ]
+        success = [{"policy": name, "successes": won, "n": n} for name, (won, n) in self.success.items()]
+        return {
+            "kind": "task", "task": self.task_id,
+            "instruction": self.instruction,
+            "split": self.task and self.task.split, "proposal": proposal, "ancestors": made, "children": self.children,
+            "trajectories": _named(self.trajectories, "iteration"), "success": success, "policies": self.policies,
+            "unknown": self.unknown,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class ForgottenLineage:
     """Policies that were made from a forgotten trajectory."""
 
@@ -160,13 +214,22 @@ class ForgottenLineage:
         return {"kind": "forgotten", "trajectory": self.row.trajectory_id, **known, "through": self.through}
 
 
-def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | ForgottenLineage:
-    """Reads the lineage of a policy or a trajectory, including a forgotten one; raises UsageError if there is neither.
+Lineage = PolicyLineage | TaskLineage | TrajectoryLineage | ForgottenLineage
 
-    A trajectory is named by its id, or by a unique beginning that is at least as long as on pages.
+
+def lineage_of(lake: Lake, name: str) -> Lineage:
+    """Reads the lineage of a policy, a task, or a trajectory, including a forgotten one; raises UsageError if there is
+    none.
+
+    A task is named by its id or its last part, and a trajectory by its id, or by a unique beginning that is at least as
+    long as on pages.
     """
     if name == "champion" or name in policies(lake):
         return lineage_of_policy(lake, policy_row(lake, name))
+    if tasks := tasks_named(lake, name):
+        if len(tasks) > 1:
+            raise UsageError(f"{len(tasks)} tasks are called `{name}`.", f"Name one whole: {', '.join(tasks[:NAMED])}.")
+        return _of_task(lake, tasks[0])
     if rows := lake.rows(Trajectory, {"trajectory_id": name}):
         return _of_trajectory(lake, rows[0])
     if lake.count("evaluation_trajectories", {"trajectory_id": name}):
@@ -180,7 +243,7 @@ def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | For
         problem = f"{len(begin_so):,} trajectories in {lake.uri} begin with `{name}`."
         raise UsageError(problem, f"Name one whole: {', '.join(begin_so[:NAMED])}.")
     known = ", ".join(policies(lake)) or "none"
-    raise UsageError(f"There is neither a policy nor a trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
+    raise UsageError(f"There is no policy, task or trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
 
 
 def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
@@ -215,8 +278,47 @@ def _counted(ids: list[str], by: Mapping[Any, int], *names: str) -> dict[str, An
     return {"count": len(ids), "by": _named(by, *names), "ids": ids}
 
 
+def tasks_named(lake: Lake, name: str) -> list[str]:
+    """Returns the ids of the tasks and proposals with this id or last part, in alphabetical order."""
+    ids = {one for table in ("tasks", "proposals") for one in lake.read(table, ["task_id"])["task_id"].to_pylist()}
+    return [name] if name in ids else sorted(one for one in ids if one.rpartition("/")[2] == name)
+
+
+def _of_task(lake: Lake, name: str) -> TaskLineage:
+    proposals = {one.task_id: one for one in lake.rows(Proposal)}
+    collected = lake.read("trajectories", ["trajectory_id", "iteration"], {"task_id": name}).to_pylist()
+    readers, unknown = readers_of(lake, [row["trajectory_id"] for row in collected])
+    used = {version for versions in readers.values() for version in versions}
+    rows = [one for one in lake.rows(Evaluation, {"task_id": name, "suite": list(SUITES)}) if one.success is not None]
+    won = {version: [one.success for one in rows if one.policy_version == version] for version in policies(lake)}
+    return TaskLineage(
+        task_id=name,
+        task=next(iter(lake.rows(GuiTask, {"task_id": name})), None),
+        proposal=proposals.get(name),
+        ancestors=[(one, proposals.get(one)) for one in _ancestors(name, proposals)],
+        children=sorted(one.task_id for one in proposals.values() if name in one.parents and one.status == "accepted"),
+        trajectories=dict(sorted(Counter(row["iteration"] for row in collected).items())),
+        success={version: (sum(map(bool, each)), len(each)) for version, each in won.items() if each},
+        policies=[version for version in policies(lake) if version in used],
+        unknown=unknown,
+    )
+
+
+def _ancestors(name: str, proposals: Mapping[str, Proposal]) -> list[str]:
+    """Returns the tasks that a task was made from, and theirs, the nearest first."""
+    found: dict[str, None] = {}
+    left = [name]
+    while left:
+        row = proposals.get(left.pop(0))
+        new = [one for one in (row.parents if row else ()) if one not in found and one != name]
+        found |= dict.fromkeys(new)
+        left += new
+    return list(found)
+
+
 def _named(by: Mapping[Any, int], *names: str) -> list[dict[str, Any]]:
-    return [dict(zip((*names, "n"), (*about, n), strict=True)) for about, n in by.items()]
+    keys = ((about if isinstance(about, tuple) else (about,), n) for about, n in by.items())
+    return [dict(zip((*names, "n"), (*about, n), strict=True)) for about, n in keys]
 
 
 def _trained_on(lake: Lake, policy: PolicyVersion) -> list[str]:
@@ -285,13 +387,15 @@ def _of_trajectory(lake: Lake, row: Trajectory) -> TrajectoryLineage:
     )
 
 
-def show_lineage(found: PolicyLineage | TrajectoryLineage | ForgottenLineage) -> None:
+def show_lineage(found: Lineage) -> None:
     """Prints the lineage."""
     match found:
         case PolicyLineage():
             _show_policy(found)
         case TrajectoryLineage():
             _show_trajectory(found)
+        case TaskLineage():
+            _show_task(found)
         case ForgottenLineage():
             console = out()
             console.print(f"{'trajectory':<15} {found.row.trajectory_id}")
@@ -305,6 +409,34 @@ def _show_reached(found: TrajectoryLineage | ForgottenLineage) -> None:
     console.print(f"{'policies':<15} {', '.join(found.policies) or 'none was trained on it'}", soft_wrap=True)
     if found.through:
         console.print(f"{'made from these':<15} {', '.join(found.through)}", soft_wrap=True)
+
+
+def _show_task(found: TaskLineage) -> None:
+    console, row = out(), found.proposal
+    facts = {"task": found.task_id, "instruction": found.instruction}
+    if row is None:
+        facts["origin"] = "the config"
+    else:
+        reason = ": ".join(one for one in (row.reason, row.detail) if one)
+        facts |= {
+            "origin": f"maker {row.maker} {row.maker_version}, for {label_of(row.iteration)}",
+            "reward": f"checks of {row.reward_maker}",
+            "status": row.status + (f": {reason}" if reason else ""),
+        }
+        if row.solver:
+            facts["tries"] = f"{row.solved} of {row.tries} succeeded, by {row.solver}"
+    for name, text in facts.items():
+        console.print(f"{name:<15} {harmless(text)}", markup=False, soft_wrap=True)
+    for name, one in found.ancestors:
+        by = f"maker {one.maker}, from {', '.join(one.parents)}" if one else "the config"
+        console.print(Text.assemble(f"{'made from':<15} {harmless(name)}  ", (harmless(by), "dim")), soft_wrap=True)
+    for name in found.children:
+        console.print(f"{'parent of':<15} {harmless(name)}", markup=False, soft_wrap=True)
+    data = ", ".join(f"{n} of {label_of(iteration)}" for iteration, n in found.trajectories.items())
+    console.print(f"{'trajectories':<15} {data or 'none'}", soft_wrap=True)
+    success = ", ".join(f"{name} {won} of {n}" for name, (won, n) in found.success.items())
+    console.print(f"{'success':<15} {success or 'not measured'}", markup=False, soft_wrap=True)
+    console.print(f"{'policies':<15} {', '.join(found.policies) or 'none was trained on it'}", soft_wrap=True)
 
 
 def _show_policy(found: PolicyLineage) -> None:

@@ -23,6 +23,7 @@ from tasks.running.budget import pause_of
 from tasks.running.console import make_table, out
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.lease import lease_owner
+from tasks.shared.proposals import Proposals, proposals_of
 from tasks.shared.runs import runs_of
 from tasks.shared.status import Ends, IterationStatus, Success, begun_iterations, failing
 from tasks.shared.trajectories import SHORT_ID
@@ -54,6 +55,7 @@ def status_of(stored: Lake) -> dict[str, Any]:
         "iterations": [{key: value for key, value in row.items() if key != "n"} for row in finished],
         "runs": [asdict(run) | {"started_at": run.started_at.isoformat()} for run in runs_of(stored)],
         "imported": _imported(stored),
+        "proposals": {name: one.model_dump() | {"retired": one.retired} for name, one in proposals_of(stored).items()},
         "people": learned_from_people(stored),
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": [asdict(one) for one in decisions(stored)],
@@ -101,8 +103,12 @@ def view(lake: Lake) -> Group:
     if fixed:
         text += f"\nthe same of a fixed mix of {counted(fixed[-1].tasks, 'task')} "
         text += _trend([one.rate for one in fixed], fixed[-1].ci)
+    made = [row.synthesized for row in rows if row.synthesized]
     if unseen:
         text += f"\ntasks that are never trained on {_trend([one.success for one in unseen], unseen[-1].ci)}"
+    if made:
+        text += f"\nmade tasks {_trend([one.success for one in made], made[-1].ci)}"
+    text += "".join(f"\nproposals of {name}: {_proposals(one)}" for name, one in proposals_of(lake).items())
     text += _runs(lake) + _rollbacks(lake) + _overrides(lake) + "".join(f"\n{one.text}" for one in _failing(lake, rows))
     text += "\nin brackets: 95 % intervals over trajectories"
     others = [one for one in decided if one.kind != "iteration"]
@@ -140,6 +146,12 @@ def _decisions(found: list[PromotionEvent]) -> Table:
 def _failing(lake: Lake, begun: list[IterationStatus]) -> list[FailedTask]:
     """Lists the tasks without a working trajectory in the last begun iteration."""
     return failing(lake, begun[-1].iteration) if begun else []
+
+
+def _proposals(one: Proposals) -> str:
+    """Describes the proposals of a maker: those accepted, and why the others were rejected."""
+    retired = f", {one.retired} retired" if one.retired else ""
+    return f"{one.accepted} of {one.proposed} accepted{retired}" + (f"; {one.why}" if one.why else "")
 
 
 def _runs(lake: Lake) -> str:

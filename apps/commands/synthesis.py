@@ -105,8 +105,7 @@ def _show_made(iteration: int, found: "Made") -> None:
 
     table = make_table("<maker", "proposed", "accepted", "<rejected")
     for name, one in found.makers.items():
-        why = ", ".join(f"{count} {reason}" for reason, count in one.rejected.items())
-        table.add_row(name, str(one.proposed), str(one.accepted), why)
+        table.add_row(name, str(one.proposed), str(one.accepted), one.why)
     console = out()
     console.print(table)
     console.print(f"\niteration {iteration} has {counted(found.accepted, 'new task')}: {found}")

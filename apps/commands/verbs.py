@@ -48,8 +48,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and do 
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="POLICY|TRAJECTORY_ID",
-        help="A version, champion, or a trajectory's id.",
+        metavar="POLICY|TASK|TRAJECTORY_ID",
+        help="A version, champion, a task, or a trajectory's id.",
         autocompletion=completion.policies,
     ),
 ]
@@ -144,7 +144,7 @@ def report(
 
 
 def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the sources of a policy, or the policies that a trajectory went into."""
+    """Show the sources of a policy or a task, or the policies that a trajectory went into."""
     from apps.commands.lineage import lineage_of, show_lineage
 
     found = lineage_of(open_lake(resolve(config, overrides)), name)

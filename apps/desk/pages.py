@@ -26,6 +26,7 @@ from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.running.budget import short
 from tasks.shared.policies import policies
+from tasks.shared.proposals import proposals_of
 
 STAGES = ("collected", "valid", "judged", "reviewed", "selected", "trained")
 
@@ -130,7 +131,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/funnel")
     def funnel() -> HTMLResponse:
-        return page("funnel", rows=funnel_of(desk.lake))
+        return page("funnel", rows=funnel_of(desk.lake), proposals=proposals_of(desk.lake))
 
     return routes
 
@@ -171,7 +172,8 @@ def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:
 @cache
 def templates() -> Environment:
     """Loads the templates, which escape each value."""
-    folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard", "quality")]
+    apps = Path(__file__).parents[1]
+    folders = [*(apps / part / "templates" for part in ("desk", "dashboard", "quality")), apps / "report"]
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = in_words
     environment.filters["actions"] = all_in_words

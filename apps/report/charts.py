@@ -22,6 +22,8 @@ from tasks.running.curve import (
 )
 from tasks.shared.trajectories import SHORT_ID
 
+SUFFIXES = {"synthesized": " (made)", "held_out": " (never trained on)"}
+"""Suffixes of tasks by suite, in the order of the rows."""
 KINDS = {"policy": POLICY, "policy, same tasks": "#3f9d6b", "relay": "#d08a2e", "explorer": EXPLORED}
 ROUTES = {"sft": "#4c9f70", "ct": "#3b7dd8", "rl": "#8a6fc0", "quarantine": "#d08a2e", "none": "#b9b4ac"}
 STAGE_COLOURS = {
@@ -97,15 +99,16 @@ def curves(found: Comparison) -> Spec | None:
 
 
 def heat(rows: pl.DataFrame, link: Callable[[dict[str, Any]], str] | None = None) -> Spec | None:
-    """Draws success by task and actor, the explorer first, tasks never trained on last; `link` is the link target of a
-    cell."""
+    """Draws success by task and actor, the explorer first, then made tasks, and tasks never trained on last; `link` is
+    the link target of a cell."""
     if rows.is_empty():
         return None
-    unseen = pl.col("suite") == "held_out"
-    named = rows.with_columns(task=pl.when(unseen).then(pl.col("task") + " (never trained on)").otherwise("task"))
+    suffix = pl.col("suite").replace_strict(SUFFIXES, default="")
+    named = rows.with_columns(task=pl.col("task") + suffix)
     own = pl.col("by") != EXPLORER
     latest = named.group_by("task").agg(
-        pl.col("suite").filter(own).last().eq("held_out").fill_null(False), pl.col("success").filter(own).last()
+        pl.col("suite").filter(own).last().replace_strict(list(SUFFIXES), [1, 2], default=0).fill_null(0),
+        pl.col("success").filter(own).last(),
     )
     tasks = latest.sort("suite", pl.col("success").fill_null(0.0), "task")["task"].to_list()
     columns = sorted(named["by"].unique(), key=label_order)

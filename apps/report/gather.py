@@ -17,6 +17,7 @@ from tasks.promote.events import outcomes, rolled_back, standing
 from tasks.running.curve import EXPLORER, label
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies
+from tasks.shared.proposals import Proposals, proposals_of
 from tasks.shared.status import IterationStatus, PolicySuccess
 from tasks.shared.training_ledger import LearnedWorth, learned_from_people
 
@@ -42,6 +43,8 @@ class Overview:
     """The routes of an iteration's trajectories, the steps that are imitated, and what rejected the others."""
     thoughts: pl.DataFrame
     """The number of each author's thoughts, their patterns, and of the tries they took."""
+    proposals: dict[str, Proposals]
+    """The results of proposed tasks, by maker."""
     curriculum: pl.DataFrame
     quality: Quality
     docs: dict[str, str]
@@ -73,6 +76,7 @@ def gather(config: Config, lake: OpenLake, page_folder: Path) -> Overview:
         tasks=tasks(lake),
         funnel=lake.query("funnel"),
         thoughts=lake.query("thought_counts"),
+        proposals=proposals_of(lake.stored),
         curriculum=curriculum(lake),
         quality=quality_of(lake.stored, None),
         docs=data_docs(config, lake, page_folder),

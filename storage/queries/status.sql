@@ -2,7 +2,7 @@
 -- and how long it took.
 --
 -- Success is that of `views/measured_success.sql`; `held_out` is the same over the tasks that are only measured and
--- never trained on. The explorer is measured once per lake, so its values are the same in every row. `wall_s` is the time
+-- never trained on, and `synthesized` over made tasks. The explorer is measured once per lake, so its values are the same in every row. `wall_s` is the time
 -- of the stages, and `orchestration_s` the time between them. The columns `own_*` are those of
 -- `views/verified_rates.sql` for trajectories that the policy made alone.
 WITH
@@ -33,6 +33,8 @@ SELECT
     held_out.success AS held_out,
     held_out.task_successes AS held_out_successes,
     held_out.task_trials AS held_out_trials,
+    synthesized.task_successes AS synthesized_successes,
+    synthesized.task_trials AS synthesized_trials,
     explorer.success AS explorer,
     coalesce(explorer.n, 0) AS explorer_n,
     coalesce(collected.trajectories, 0) AS trajectories,
@@ -48,6 +50,8 @@ FROM iterations
 LEFT JOIN made USING (iteration)
 LEFT JOIN measured_once AS measured ON measured.actor = made.policy_version AND measured.suite = 'suite'
 LEFT JOIN measured_once AS held_out ON held_out.actor = made.policy_version AND held_out.suite = 'held_out'
+LEFT JOIN measured_once AS synthesized
+    ON synthesized.actor = made.policy_version AND synthesized.suite = 'synthesized'
 LEFT JOIN measured_once AS explorer ON explorer.actor = 'explorer' AND explorer.suite = 'suite'
 LEFT JOIN collected USING (iteration)
 LEFT JOIN took USING (iteration)

@@ -5,7 +5,7 @@ WITH
 quoted AS (
     SELECT made.iteration, policy_version, suite, task_id, success, reward
     FROM evaluations JOIN made USING (policy_version)
-    WHERE success IS NOT NULL AND suite IN ('suite', 'held_out')
+    WHERE success IS NOT NULL AND suite IN ('suite', 'held_out', 'synthesized')
     QUALIFY (seed >= 2000000) = max(seed >= 2000000) OVER (PARTITION BY policy_version, suite)
 ),
 evaluated AS (

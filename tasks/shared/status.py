@@ -38,6 +38,8 @@ class PolicySuccess(Success):
 
     held_out: Success | None
     """Success rate on held-out tasks."""
+    synthesized: Success | None
+    """Success rate on made tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class IterationStatus:
     n: int
     held_out: Success | None
     """Success rate on held-out tasks."""
+    synthesized: Success | None
+    """Success rate on made tasks."""
     explorer: float | None
     trajectories: int
     verified: AcceptanceRate | None
@@ -108,7 +112,7 @@ def success_of(lake: Lake, version: str) -> PolicySuccess | None:
     """Return the success rate of a policy; None if it was not measured on the suite."""
     found = {row["suite"]: _success(row, "task") for row in ask(lake, "policy_success", policy=version).to_pylist()}
     suite = found.get("suite")
-    return suite and PolicySuccess(suite.success, suite.ci, suite.n, found.get("held_out"))
+    return suite and PolicySuccess(suite.success, suite.ci, suite.n, found.get("held_out"), found.get("synthesized"))
 
 
 def verified(lake: Lake) -> list[VerifiedRate]:
@@ -136,6 +140,7 @@ def _entry(row: Mapping[str, Any]) -> IterationStatus:
         ci=own_success and own_success.ci,
         n=row["n"],
         held_out=_success(row, "held_out"),
+        synthesized=_success(row, "synthesized"),
         explorer=row["explorer"],
         trajectories=row["trajectories"],
         verified=own and AcceptanceRate(own.at.mean, (own.at.low, own.at.high), own.at.n),

@@ -87,7 +87,14 @@ def test_a_curve_is_a_picture_with_a_point_for_every_iteration() -> None:
 
 
 def measured(iteration: int) -> IterationStatus:
-    none = {"held_out": None, "verified": None, "verified_fixed_mix": None, "orchestration_s": None, "stages_s": {}}
+    none = {
+        "held_out": None,
+        "synthesized": None,
+        "verified": None,
+        "verified_fixed_mix": None,
+        "orchestration_s": None,
+        "stages_s": {},
+    }
     return IterationStatus(
         iteration, "p", 0.01 * iteration, (0.0, 1.0), 8, explorer=0.5, trajectories=8, promoted=True, wall_s=1.0, **none
     )

@@ -1,7 +1,9 @@
 """The lake on a real S3 server (seaweedfs), started here and stopped afterwards."""
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -28,6 +30,7 @@ from tasks.preflight.preflight import probes
 from tasks.promote.events import LOCK
 from tests.system.parts import streaming
 from tests.system.parts.s3 import BUCKET, KEY, SECRET, free_ports
+from tests.unit.apps.conftest import make_place
 
 pytestmark = pytest.mark.usefixtures("credentials")
 
@@ -35,6 +38,7 @@ CHOICE = {
     "iteration": 1, "weight": 0.5, "explorer_trajectories": 0, "policy_trajectories": 0, "relay_trajectories": 0,
     "pool": "unseen", "successes": 0.0, "failures": 0.0, "reason": "x",
 }  # fmt: skip
+ROOT = Path(__file__).parents[2]
 APPEND = """
 import json, sys
 from schemas.config.sections import LakeConfig
@@ -224,3 +228,25 @@ def test_what_is_forgotten_leaves_the_files_of_every_version_there(config: LakeC
     there: Any = DeltaTable(f"{lake.uri}/tables/verdicts", pinned["verdicts"], options).to_pyarrow_table()
     assert there["trajectory_id"].to_pylist() == ["other"], "whatever reads Delta finds it"
     assert not any(b"secret" in store.get(name) for name in store.sizes())
+
+
+@pytest.mark.parametrize("place", ["disk", "s3"])
+def test_other_tools_read_a_lake_as_the_documents_show(
+    place: str, endpoint: str, credentials: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "lake") if place == "disk" else f"s3://{BUCKET}/documents"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    lake = Lake.open(LakeConfig(uri=uri, endpoint=None if place == "disk" else endpoint, min_free_mb=1))
+    copied = make_place(tmp_path / "made").lake
+    for name in ("trajectories", "steps"):
+        lake.append(name, copied.read(name))
+    page = (ROOT / "docs/inspect.md").read_text()
+    (code,) = (one for one in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "DeltaTable(" in one)
+    body = ast.parse(code.replace('lake = "lake"', f"lake = {uri!r}")).body
+    values: list[ast.expr] = [one.value for one in body if isinstance(one, ast.Expr)]
+    names: dict[str, Any] = {}
+    exec(compile(ast.Module([one for one in body if not isinstance(one, ast.Expr)], []), "inspect.md", "exec"), names)
+    means, counts = (eval(compile(ast.Expression(one), "inspect.md", "eval"), names) for one in values)
+    assert means.height == 6 and set(means.columns) == {"iteration", "policy", "success"}
+    assert counts.fetchall() == [("fake/click-target", "click", 36), ("fake/two-steps", "click", 36)]

@@ -33,7 +33,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     assert (code, err) == (0, "")
     assert set(found) == {
         "lake", "champion", "champion_success", "iterations", "people", "paused", "decisions", "overridden",
-        "failing", "imported",
+        "failing", "imported", "runs", "proposals",
     }  # fmt: skip
     assert found["imported"] == 0
     assert (found["champion_success"]["success"], found["champion_success"]["n"]) == (0.75, 16)
@@ -47,7 +47,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     first = found["iterations"][0]
     assert set(first) == {
         "iteration", "policy", "success", "ci", "explorer", "trajectories", "promoted", "wall_s", "stages_s",
-        "verified", "orchestration_s", "verified_fixed_mix", "held_out", "rolled_back",
+        "verified", "orchestration_s", "verified_fixed_mix", "held_out", "synthesized", "rolled_back",
     }  # fmt: skip
     assert first["orchestration_s"] == pytest.approx(len(STAGES) * 0.25)
     assert first["policy"] == "policy-0000"

@@ -179,6 +179,18 @@ def test_the_guide_runs_on_a_lake(place: Path, monkeypatch: pytest.MonkeyPatch):
     assert names["first"] == "t0" and names["trajectory"].image(0).size == (4, 3)
 
 
+def test_the_guide_on_comparisons_runs_on_two_lakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "evaluations.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    make_place(tmp_path)
+    (tmp_path / "other").mkdir()
+    make_place(tmp_path / "other")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["won"] == [1_000_004, 1_000_005] and names["pair"].a.outcome == "failure"
+
+
 def test_a_reviewer_accepts_corrects_and_takes_back_and_a_second_reading_knows(place: Path):
     lake = flywheel.open(str(place))
     accepted = lake.annotate("t0", "accept", person="Ada")
