@@ -131,8 +131,12 @@ def imitate(config: Config, enough: float = 0.3) -> float:
     """Trains on the explorer's successes until the policy has enough success, which is returned."""
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
-    while (found := success(lake)) < enough:
-        flywheel(further(config, steps=2 if found > 0.1 else 4), iterations=1)  # from there it rises fast
+    found, steps = success(lake), 4
+    while found < enough:
+        before = found
+        flywheel(further(config, steps), iterations=1)
+        found = success(lake)
+        steps = 2 if found > max(0.1, before) else 4  # from 0.1 on it may rise fast
     return found
 
 

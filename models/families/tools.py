@@ -231,13 +231,11 @@ def perform(text: str, begin: int, calls: Iterable[Written], sides: Sides, tool:
             found = [*(Press(key=key) for key in keys), *found, *(Release(key=key) for key in reversed(keys))]
             others, last = [*others, text[last:start] if last >= 0 else ""], end
             place = call.get("coordinate")
-            if moved is not None and found and place != moved and not _is_at_pointer(call, tool):
-                found = [*_moves(before), *found]
-            elif moved is not None and not found and place != moved:
-                actions += _moves(before)
+            points = moved is not None and not (found and _is_at_pointer(call, tool))
+            moved = None if found else place
+            found = [*_moves(before), *found] if points else found
             if not actions:
                 parts, unused = len(found) or 1, (*unused, *arguments.unused)
-            moved = None if found else place
             named = ()
             actions += found
         actions += _moves(cursor) if moved is not None else []

@@ -7,21 +7,24 @@ from typing import Any
 
 import pytest
 
+from models.completion import Completion
 from models.families.outside import as_sent
 from models.families.processor import PromptTokens, read_processor
 from models.families.prompt import COLLAPSED
 from models.families.registry import FAMILIES, family_of
 from models.policy import Context
-from schemas.action import Wait
+from schemas.action import Click, Move, Wait
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
 from tests.taps import Taps
 from tests.tiers import NIGHTLY
+from tests.tiny_qwen import build_tiny_qwen
 from tests.unit.models.families.published import ASKED, TRAINED_FROM, write_directory
 
 SCREEN = Observation(b"", 320, 200, "")
 FOLD: dict[str, Any] = {"context": "fold", "live_images": 3, "fold_images": 2}
+SIZE = (320, 200)
 STEPS = 5
 THOUGHT = "It waits.\n\nAction: Wait."
 """Of Qwen3.5: thinking, and a sentence."""
@@ -69,6 +72,27 @@ def test_a_prompt_begins_with_the_tokens_of_the_one_before_until_the_next_fold(
         again = policy.context_rule.folded(past + 1) == policy.context_rule.folded(past)
         assert (tokens[: len(before)] == before) == (again or not past), past
         before = tokens[:-2] if name in OPENED else tokens
+
+
+def test_sampled_replies_with_two_actions_keep_their_tokens_with_the_vocabulary_of_a_random_model(
+    tmp_path: Path,
+) -> None:
+    build_tiny_qwen("qwen3_5", tmp_path, pointing=True)
+    fields = {"base": str(tmp_path), "family": "qwen3.5", **FOLD}
+    family = family_of(PolicyConfig.model_validate(fields), tmp_path)
+    processor = read_processor(tmp_path)
+    encode = PromptTokens(processor, family.limits)
+    same, other = [Move(x=0.5, y=0.5), Click(x=0.5, y=0.5)], [Move(x=0.2, y=0.5), Click(x=0.5, y=0.5)]
+    turns, before = list[PastStep](), list[int]()
+    for actions in (same, other, same):
+        prompt = encode(family.chat(Context("Do it.", tuple(turns), SCREEN, 0)))
+        assert prompt[: len(before)] == before
+        reply = family.reply("Point at it.", actions, SIZE)
+        read = family.read(Completion(reply), SIZE)
+        assert [one.type for one in read.actions] == ["move", "click"]
+        sampled = processor.tokenizer(f"{reply}<|im_end|>", add_special_tokens=False)["input_ids"]
+        before = [*prompt, *sampled]
+        turns.append(PastStep(read.thought, read.action_text, SCREEN, reply=reply))
 
 
 @pytest.mark.parametrize(("name", "template"), [one for one in ASKED if not folds(*one)])

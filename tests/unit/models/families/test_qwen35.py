@@ -470,7 +470,8 @@ def test_a_later_call_that_is_no_action_is_reported(later: str) -> None:
         ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [5, 5]})], ["move", "click"]),
         ([("mouse_move", {"coordinate": [9, 9]}), ("mouse_move", {"coordinate": [5, 5]})], ["move", "move"]),
         ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {})], ["click"]),
-        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [9, 9]})], ["click"]),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("left_click", {"coordinate": [9, 9]})], ["move", "click"]),
+        ([("mouse_move", {"coordinate": [9, 9]}), ("mouse_move", {"coordinate": [9, 9]})], ["move", "move"]),
         (
             [("mouse_move", {"coordinate": [9, 9]}), ("key_down", {"keys": ["ctrl"]}), ("left_click", {})],
             ["move", "press", "click"],
@@ -479,7 +480,7 @@ def test_a_later_call_that_is_no_action_is_reported(later: str) -> None:
         ([("mouse_move", {"coordinate": [9, 9]}), ("left_click_drag", {"coordinate": [5, 5]})], ["drag"]),
     ],
 )
-def test_a_move_is_performed_unless_the_next_call_acts_at_its_place(
+def test_a_move_is_performed_unless_the_next_call_acts_at_the_pointer(
     calls: list[tuple[str, dict[str, Any]]], kinds: list[str]
 ) -> None:
     found = read("qwen3.6", "".join(called(name, **arguments) for name, arguments in calls))
