@@ -19,8 +19,8 @@ def make_app() -> "typer.Typer":
     """Makes the command with all its verbs."""
     import typer
 
-    from apps.commands.verbs import GROUPS, VERBS, ShownByDefault
-    from apps.options import everywhere
+    from apps.commands.verbs import GROUPS, LONG, VERBS, ShownByDefault
+    from apps.options import everywhere, with_volume
 
     app = typer.Typer(
         help="A data flywheel for GUI agents: roll out, judge, train, measure, promote, and again.",
@@ -31,11 +31,12 @@ def make_app() -> "typer.Typer":
     )
     app.callback()(everywhere)
     for verb in VERBS:
-        app.command()(verb)
+        app.command()(with_volume(verb) if verb.__name__ in LONG else verb)
     for name, (about, verbs) in GROUPS.items():
         group = typer.Typer(help=about, no_args_is_help=True, cls=ShownByDefault)
         for verb in verbs:
-            group.command(verb.__name__.rstrip("_").replace("_", "-"))(verb)  # `list_` is `list`
+            word = verb.__name__.rstrip("_").replace("_", "-")  # `list_` is `list`
+            group.command(word)(with_volume(verb) if f"{name} {word}" in LONG else verb)
         app.add_typer(group, name=name)
     return app
 

@@ -1,11 +1,13 @@
 """Define the options that many verbs share, and resolve them to a config."""
 
 import getpass
+import inspect
 import json
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,6 +64,32 @@ def _show_version(wanted: bool) -> None:
 
         typer.echo(f"flywheel {version()}")
         raise typer.Exit
+
+
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only results, warnings and errors, and no progress.")]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Print progress every ten seconds, and messages of libraries.")
+]
+
+
+def with_volume(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options `-q` and `-v` to a verb; they hold for the process and its children."""
+
+    @wraps(verb)
+    def called(*args: Any, quiet: bool = False, verbose: bool = False, **named: Any) -> Any:
+        if quiet and verbose:
+            raise UsageError("`--quiet` and `--verbose` are both given.", "Give one of them.")
+        if quiet or verbose:
+            log.set_volume("quiet" if quiet else "verbose")
+        return verb(*args, **named)
+
+    own = inspect.signature(verb)
+    options = {"quiet": Quiet, "verbose": Verbose}
+    keyword, false = inspect.Parameter.KEYWORD_ONLY, False
+    added = [inspect.Parameter(name, keyword, default=false, annotation=one) for name, one in options.items()]
+    called.__signature__ = own.replace(parameters=[*own.parameters.values(), *added])  # type: ignore[attr-defined]
+    called.__annotations__ = {**verb.__annotations__, **options}
+    return called
 
 
 def _log_as_json(wanted: bool) -> None:

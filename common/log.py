@@ -9,9 +9,12 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 VARIABLE = "FLYWHEEL_LOG"
+VOLUME = "FLYWHEEL_VOLUME"
+Volume = Literal["quiet", "normal", "verbose"]
+"""`quiet`: only results, warnings and errors. `verbose`: progress every ten seconds, and messages of libraries."""
 PREFECT = {
     "PREFECT_LOGGING_COLORS": "0",
     "PREFECT_LOGGING_FORMATTERS_JSON_CLASS": "common.log.JsonFormatter",
@@ -36,6 +39,22 @@ def settle() -> None:
     if as_json():
         for name, value in PREFECT.items():
             os.environ.setdefault(name, value)
+
+
+def set_volume(volume: Volume) -> None:
+    """Set how much this process and its children print about their progress."""
+    os.environ[VOLUME] = volume
+    if volume == "verbose":
+        os.environ["PREFECT_LOGGING_LEVEL"] = "INFO"
+        handler = logging.StreamHandler()
+        handler.setFormatter(JsonFormatter() if as_json() else logging.Formatter("%(name)s: %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def volume() -> Volume:
+    """Return how much this process prints about its progress."""
+    found = os.environ.get(VOLUME)
+    return "quiet" if found == "quiet" else "verbose" if found == "verbose" else "normal"
 
 
 def line(level: str, message: str, fields: Mapping[str, Any] | None = None) -> str:

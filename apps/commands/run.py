@@ -19,13 +19,16 @@ from storage.lake import Lake
 from tasks.preflight.preflight import require
 from tasks.preflight.unused_keys import for_others
 from tasks.running.budget import Pause, require_budget, require_unpaused
-from tasks.running.console import err, out
+from tasks.running.console import err, log_progress, out
 from tasks.running.iterations import next_iteration
 from tasks.running.progress_lines import progress_lines
 from tasks.running.stage import result_of
 from tasks.shared.lease import require_free
 from tasks.shared.paths import lake_if_any
 from tasks.shared.status import begun_iterations, failing, require_any
+
+RESUMING = "Resuming"
+"""First word of the message of a run that continues an iteration."""
 
 
 def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
@@ -86,8 +89,12 @@ def _begun(config: Config) -> Iterator[None]:
     if lake:
         require_free(lake)
         require_unpaused(lake)
-    with progress_lines(f"{_beginning(config, lake)}: first its checks"):
+    beginning = _beginning(config, lake)
+    resuming = beginning.startswith(RESUMING)
+    with progress_lines("Checking the config first" if resuming else f"{beginning}: first its checks"):
         require(config)
+        if resuming:
+            log_progress(f"{beginning}.")
         report_left_out(config)
         if idle := for_others(config, sections=False):
             err().print(idle)
@@ -103,7 +110,7 @@ def _beginning(config: Config, lake: Lake | None) -> str:
     iteration = next_iteration(lake)
     begun = [stage for stage in STAGES if result_of(lake, iteration, stage) is not None]
     if begun:
-        return f"Resuming iteration {iteration} of the lake at {lake.uri} after {begun[-1]}"
+        return f"{RESUMING} iteration {iteration} of the lake at {lake.uri} after {begun[-1]}"
     return f"Starting iteration {iteration} of the lake at {lake.uri}"
 
 

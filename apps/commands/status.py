@@ -54,6 +54,7 @@ def status_of(stored: Lake) -> dict[str, Any]:
         "champion_success": lake.success(champion),
         "iterations": [{key: value for key, value in row.items() if key != "n"} for row in finished],
         "runs": [asdict(run) | {"started_at": run.started_at.isoformat()} for run in runs_of(stored)],
+        "current": _current(stored, rows),
         "imported": _imported(stored),
         "proposals": {name: one.model_dump() | {"retired": one.retired} for name, one in proposals_of(stored).items()},
         "people": learned_from_people(stored),
@@ -62,6 +63,23 @@ def status_of(stored: Lake) -> dict[str, Any]:
         "failing": [asdict(one) for one in _failing(stored, rows)],
         "overridden": [one.model_dump(exclude={"broke"}) for one in overridden(stored, stored.version(OVERRIDES.name))],
     }
+
+
+def _current(lake: Lake, rows: list[IterationStatus]) -> dict[str, Any] | None:
+    """Describes the unfinished iteration, or another part of a run, and its progress; None without either."""
+    live = [one for one in run_statuses(lake) if one.part is None and (one.stage or one.iteration is not None)]
+    if live:
+        one = max(live, key=lambda status: (status.iteration is not None, status.heard))
+        kept = ("iteration", "flow", "stage", "label", "done", "total", "left_s", "message", "host", "process")
+        return {
+            "running": True,
+            **{name: getattr(one, name) for name in kept},
+            "stage_s": max(0.0, one.heard - one.since) if one.since else None,
+        }
+    if not rows or rows[-1].finished:
+        return None
+    stage = next((name for name in STAGES if name not in rows[-1].stages_s), STAGES[-1])
+    return {"running": lease_owner(lake) is not None, "iteration": rows[-1].iteration, "stage": stage}
 
 
 def show_status(lake: Lake) -> None:

@@ -380,6 +380,12 @@ VERBS = (
     resume,
     *versions.VERBS,
 )
+LONG = {
+    "run", "collect", "evaluate", "refilter", "think", "retrain", "adopt", "merge", "judge", "upgrade", "maintain",
+    "forget", "data import", "data export", "tasks synthesize", "pretrain render", "pretrain train", "quality check",
+    "environments add",
+}  # fmt: skip
+"""Verbs that may take minutes, which have the options `-q` and `-v`."""
 GROUPS = {
     "curriculum": ("Explain the task mix of the next iteration.", (explain,)),
     "schedule": ("Schedule deployments on a Prefect server.", scheduling.VERBS),

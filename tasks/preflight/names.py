@@ -35,7 +35,9 @@ def shadowing() -> str:
         )
     if local := list(_of(here)):
         names = ", ".join(file.name for file in local)
-        return f"{names} in this folder {_hide(local)} from your scripts here; flywheel's processes import nothing from it"
+        return (
+            f"{names} in this folder {_hide(local)} from your scripts here; flywheel's processes import nothing from it"
+        )
     return "no file of yours has the name of a module that flywheel imports"
 
 

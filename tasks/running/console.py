@@ -55,6 +55,11 @@ class JsonConsole(SafeConsole):
             self.file.flush()
 
 
+def quiet() -> bool:
+    """Whether the command prints nothing about its progress (`-q`)."""
+    return log.volume() == "quiet"
+
+
 _terminals: dict[int, tuple[TextIO, Console]] = {}
 
 
@@ -84,7 +89,7 @@ def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
 def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: None) -> Iterator[None]:
     """Show one line on a terminal while a stage runs: its name, and its previous duration."""
     console = err()
-    if not console.is_terminal:
+    if not console.is_terminal or quiet():
         yield
         return
     about_s = last_time()
@@ -120,7 +125,9 @@ def print_line(text: str) -> None:
 
 
 def log_progress(text: str) -> None:
-    """Print one line about progress. `listen` callbacks do not get the line."""
+    """Print one line about progress, unless the command is quiet. `listen` callbacks do not get the line."""
+    if quiet():
+        return
     err().print(text, markup=False, soft_wrap=True)
 
 
@@ -144,7 +151,9 @@ def log_end(text: str) -> None:
 
 
 def log_stage(iteration: int, name: str, wall_s: float, result: StageResult) -> None:
-    """Print one line: the iteration, the stage, its seconds and its headline."""
+    """Print one line: the iteration, the stage, its seconds and its headline; nothing if the command is quiet."""
+    if quiet():
+        return
     if log.as_json():
         fields = {"iteration": iteration, "stage": name, "seconds": round(wall_s, 3), "numbers": result.stored}
         sys.stderr.write(log.line("info", f"{name}: {result}", fields) + "\n")
@@ -162,7 +171,8 @@ def log_part(head: str, name: str, text: str, last: bool = True) -> None:
         text: the message.
         last: whether the part has ended. `listen` callbacks get only the line of the end.
     """
-    err().print(_line(head, name, text))
+    if not quiet():
+        err().print(_line(head, name, text))
     for listener in _listeners if last else ():
         listener(f"{head}  {name} {text.strip()}".strip())
 
@@ -204,5 +214,5 @@ def bar(transient: bool = True) -> Progress:
         TextColumn("{task.fields[message]}", markup=False),
         console=console,
         transient=transient,
-        disable=not console.is_terminal,
+        disable=not console.is_terminal or quiet(),
     )

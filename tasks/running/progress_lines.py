@@ -8,12 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from common import log
 from common.text import lasting
 from tasks.running import console
 from tasks.running.run_status import CURRENT, RunStatus
 
 FIRST_S, EVERY_S = 3.0, 60.0
 """Seconds until the first line, and between two lines."""
+VERBOSE_S = 10.0
+"""Seconds between two lines of a verbose command (`-v`)."""
 _POLL_S = 1.0
 _active = threading.Lock()
 
@@ -22,12 +25,12 @@ _active = threading.Lock()
 def progress_lines(begin: str) -> Iterator[None]:
     """Print the start of the enclosed work and its progress to standard error.
 
-    Inside another such block, or if standard error is a terminal, nothing is printed.
+    Inside another such block, in a quiet command, or if standard error is a terminal, nothing is printed.
 
     Args:
         begin: text of the first line.
     """
-    if console.err().is_terminal or not _active.acquire(blocking=False):
+    if console.quiet() or console.err().is_terminal or not _active.acquire(blocking=False):
         yield
         return
     over = threading.Event()
@@ -42,14 +45,14 @@ def progress_lines(begin: str) -> Iterator[None]:
 
 
 def _print_lines(begin: str, over: threading.Event) -> None:
-    pace, last = Pace(), ""
+    pace, last, every_s = Pace(), "", min(EVERY_S, VERBOSE_S) if log.volume() == "verbose" else EVERY_S
     if over.wait(FIRST_S):
         return
     console.log_progress(begin)
     printed = time.monotonic()
-    while not over.wait(min(_POLL_S, EVERY_S)):
+    while not over.wait(min(_POLL_S, every_s)):
         text = pace.line(CURRENT.read())
-        if text not in ("", last) and time.monotonic() - printed >= EVERY_S:
+        if text not in ("", last) and time.monotonic() - printed >= every_s:
             console.log_progress(text)
             printed, last = time.monotonic(), text
 

@@ -5,18 +5,20 @@ import os
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from apps.commands import verbs
+from apps.commands import run, verbs
 from apps.process import DEFAULTS, settle
 from models.random_vlm import build_random
 from schemas.config import load_config
 from schemas.failure import GateRefused
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
+from tasks.running.run_status import RunStatus
 from tasks.shared.lease import iteration_lock
 from tasks.shared.policies import policy_row
 from tests.command import Call
@@ -32,10 +34,11 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     found = json.loads(out)
     assert (code, err) == (0, "")
     assert set(found) == {
-        "lake", "champion", "champion_success", "iterations", "people", "paused", "decisions", "overridden",
+        "lake", "champion", "champion_success", "iterations", "current", "people", "paused", "decisions", "overridden",
         "failing", "imported", "runs", "proposals",
     }  # fmt: skip
     assert found["imported"] == 0
+    assert found["current"] == {"running": False, "iteration": 2, "stage": "collect"}
     assert (found["champion_success"]["success"], found["champion_success"]["n"]) == (0.75, 16)
     assert found["champion_success"]["held_out"] == found["iterations"][1]["held_out"]
     assert (found["people"], found["paused"]) == ([], None)
@@ -61,6 +64,24 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     assert first["verified"]["rate"] == pytest.approx(8 / 10) and first["verified"]["n"] == 10
     low, high = first["verified"]["ci"]
     assert low < 0.8 < high
+
+
+def test_status_json_has_the_progress_of_a_run(flywheel: Call, place: Any) -> None:
+    store, now = place.lake.blobs.store, time.time()
+    live = RunStatus(
+        run_id="r", flow="flywheel", iteration=2, stage="train", since=now - 60, heard=now, done=120, total=520
+    )
+    store.put("live/r.json", live.model_dump_json().encode())
+    try:
+        code, out, _ = flywheel("status", "--json", "--config", place.file)
+    finally:
+        store.delete("live/r.json")
+    current = json.loads(out)["current"]
+    assert code == 0
+    assert [current[name] for name in ("running", "iteration", "flow", "stage", "done", "total")] == [
+        True, 2, "flywheel", "train", 120, 520,
+    ]  # fmt: skip
+    assert current["left_s"] == pytest.approx(200, rel=0.1) and current["stage_s"] == pytest.approx(60, rel=0.1)
 
 
 def test_status_for_people_shows_the_iteration_under_way(flywheel: Call, place: Any) -> None:
@@ -282,6 +303,15 @@ def test_a_dry_run_ends_as_the_run_where_that_has_no_place_or_no_page(
     for verb in (["run", "--dry-run"], ["run"]):
         code, _, err = flywheel(*verb, "--config", place.file, *words)
         assert code in (1, 2) and said.replace("{folder}", str(tmp_path)) in err, err
+
+
+def test_a_run_prints_what_it_resumes_as_soon_as_its_checks_pass(
+    place: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "require", lambda config: None)
+    with run._begun(place.config):  # pyright: ignore[reportPrivateUsage]
+        printed = capsys.readouterr().err
+    assert printed == f"Resuming iteration 2 of the lake at {place.lake.uri} after curriculum.\n"
 
 
 def test_another_base_than_the_lakes_is_named_before_the_shape_of_the_small_policy(

@@ -4,10 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from apps.cli import make_app
+from apps.commands.verbs import LONG
 from apps.options import resolve
+from common import log
 from tests.command import Call
 
 
@@ -26,6 +31,20 @@ def test_a_folder_s_own_config_comes_before_the_profile_and_a_named_one_before_b
     assert (resolve(None, []).name, resolve(None, []).seed) == ("mine", 3)
     for profile in ("laptop", "configs/laptop.toml"):
         assert resolve(Path(profile), []).name == "laptop"
+
+
+def test_long_verbs_take_quiet_and_verbose(flywheel: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app: Any = typer.main.get_command(make_app())
+    for name in LONG:
+        command = app
+        for word in name.split():
+            command = command.commands[word]
+        assert {"-q", "-v"} <= {option for one in command.params for option in one.opts}, name
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(log.VOLUME, "normal")
+    code, _, err = flywheel("run", "-q", "-v")
+    assert code == 2 and "--verbose" in err
+    assert flywheel("maintain", "-q")[0] == 1 and log.volume() == "quiet"  # there is no lake
 
 
 def test_init_overwrites_nothing_and_is_named_after_its_folder(tmp_path: Path, flywheel: Call) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from common import log
+from schemas.tables.stage import PlainResult
 from tasks.running import progress_lines as lines
-from tasks.running.console import bar
+from tasks.running.console import bar, log_stage
 from tasks.running.progress_lines import Pace, progress_lines
 from tasks.running.run_status import CURRENT, RunStatus
 from tests.fixtures.sentences import Sentences
@@ -35,6 +37,26 @@ def test_a_run_without_a_terminal_says_what_begins_and_how_far_it_is(capsys: Pri
     sentence(printed[0])
     assert printed[1].startswith("iteration 2  collect: 216 of 996")
     assert written.out == ""
+
+
+def test_a_quiet_command_prints_no_progress_and_a_verbose_one_more(
+    capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def printed(volume: str) -> list[str]:
+        monkeypatch.setenv(log.VOLUME, volume)
+        with progress_lines("Starting"):
+            CURRENT.enter("run", 0, "train")
+            log_stage(0, "collect", 1.0, PlainResult(text="24 trajectories", numbers={}))
+            for step in range(4):
+                CURRENT.progress("train", step, 4)
+                time.sleep(0.1)
+        return capsys.readouterr().err.splitlines()
+
+    monkeypatch.setattr(lines, "EVERY_S", 60.0)
+    monkeypatch.setattr(lines, "VERBOSE_S", 0.05)
+    assert printed("quiet") == []
+    assert len(printed("normal")) == 2
+    assert len(printed("verbose")) > 3
 
 
 def test_a_terminal_gets_no_such_lines(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
