@@ -46,6 +46,11 @@ def policies(ctx: typer.Context, incomplete: str) -> list[str]:
     return _beginning(["champion", "explorer", *versions], incomplete)
 
 
+def policies_or_keys(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completes a policy, or `KEY=VALUE` behind the policies."""
+    return policies(ctx, incomplete) or overrides(ctx, incomplete)
+
+
 def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
     """Completes the last task of `A,B,C` with the tasks of the config's suite."""
     above, comma, last = incomplete.rpartition(",")

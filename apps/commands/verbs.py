@@ -253,7 +253,7 @@ def merge(
         typer.Argument(
             metavar="POLICY POLICY... [KEY=VALUE]...",
             help="Versions, then config keys.",
-            autocompletion=completion.policies,
+            autocompletion=completion.policies_or_keys,
         ),
     ],
     config: ConfigFile = None,

@@ -45,7 +45,9 @@ def diff(
     named: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="A B [KEY=VALUE]...", help="Policies, `now`, times like 2026-11-20T12:00; or runs; or lakes."
+            metavar="A B [KEY=VALUE]...",
+            help="Policies, `now`, times like 2026-11-20T12:00; or runs; or lakes.",
+            autocompletion=completion.policies_or_keys,
         ),
     ] = None,
     config: ConfigFile = None,
@@ -137,7 +139,11 @@ def forget(
 def tag(
     named: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME... [KEY=VALUE]...", help="Trajectories, policies or runs, then config keys."),
+        typer.Argument(
+            metavar="NAME... [KEY=VALUE]...",
+            help="Trajectories, policies or runs, then config keys.",
+            autocompletion=completion.policies_or_keys,
+        ),
     ] = None,
     config: ConfigFile = None,
     ids: IdsFile = None,

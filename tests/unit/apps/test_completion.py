@@ -67,6 +67,40 @@ def test_a_shell_is_answered_without_heavy_imports(tmp_path: Path) -> None:
     assert not imported & {"torch", "prefect", "duckdb", "pyarrow", "numpy"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("flywheel run train.meth", "train.method="),
+        ("flywheel run --config lap", "laptop"),
+        ("flywheel evaluate --policy policy-0", "policy-0001"),
+        ("flywheel lineage policy-0", "policy-0001"),
+        ("flywheel rollback policy-0", "policy-0001"),
+        ("flywheel diff policy-0", "policy-0001"),
+        ("flywheel tag policy-0", "policy-0001"),
+        ("flywheel merge policy-0", "policy-0001"),
+        ("flywheel diff policy-0001 train.meth", "train.method="),
+        ("flywheel trajectories --policy policy-0", "policy-0001"),
+        ("flywheel evaluate --tasks click-te", "click-test"),
+    ],
+)
+def test_a_tab_takes_less_than_three_tenths_of_a_second(words: str, found: str, tmp_path: Path) -> None:
+    (tmp_path / "lake/blobs/checkpoints/policy-0001").mkdir(parents=True)
+    number = str(len(words.split()) - 1)
+    asked = {"_FLYWHEEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": number}
+    script = "import sys; sys.argv = ['flywheel']; from apps.cli import main; main()"
+    spent = list[float]()
+    for _ in range(3):
+        before = os.times()
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, **asked}, capture_output=True, text=True
+        )
+        after = os.times()
+        assert found in done.stdout.split()
+        spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(spent) < 0.3  # of processor time, which other processes do not change
+
+
 def test_the_lake_is_known_while_the_last_option_has_no_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other/blobs/checkpoints/policy-0003").mkdir(parents=True)
