@@ -213,7 +213,7 @@ def explained(done: Mapping[str, Any]) -> list[str]:
     if not routes:
         return []
     lines = [f"{route} {count:,}: {USES[route]}." for route, count in routes]
-    if without := done["without_outcome"]:
+    if without := done.get("without_outcome", 0):
         records = "1 record has" if without == 1 else f"{without:,} records have"
         lines.append(f"{records} no outcome. For successes, repeat the command with --demonstrations.")
     found = f"flywheel trajectories --iteration={done['iteration']} --route {routes[0][0]}"
