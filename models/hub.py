@@ -6,6 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from common import log
 from schemas.config.hub import HubModel, hub_model, snapshot_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
@@ -61,6 +62,8 @@ def _fetch(model: HubModel) -> str:
         return f"{OFFLINE} is set"
     environ = {name: value for name, value in os.environ.items() if name not in (OFFLINE, "TQDM_DISABLE")}
     environ.pop("HF_HUB_DISABLE_PROGRESS_BARS", None)
+    if log.volume() != "quiet":
+        log.write("info", f"fetching {model.repo} ({model.revision}) from the Hub into its cache")
     command = [sys.executable, "-c", _DOWNLOAD, model.repo, model.revision]
     done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

@@ -37,7 +37,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("base", [NAME, f"{NAME}@{COMMIT}"])
 def test_a_model_of_the_hub_is_fetched_once_and_its_commit_recorded(
-    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tmp_path / "model"
     build_tiny_qwen("qwen3_5", model)
@@ -55,6 +55,8 @@ def test_a_model_of_the_hub_is_fetched_once_and_its_commit_recorded(
         monkeypatch.setenv("HF_ENDPOINT", address)
         require_base(config)
         assert asked and not any(path.endswith(".bin") for path in asked)
+        require_base(config)
+        assert capsys.readouterr().err.count(f"fetching {NAME}") == 1
     folder = fetched_base(config.policy)
     assert weights_of(folder) and name_of(config.policy) == "qwen3.5"
     lake = Lake.open(config.lake)
