@@ -77,7 +77,7 @@ def export(
     resolved = resolve(config, overrides)
     lake = open_lake(resolved)
     redactor = Redactor() if redact or (redact is None and not form.comes_home) else None
-    reader = _reader(resolved, lake) if redactor else None
+    reader = screen_reader(resolved, lake) if redactor else None
     chosen, named = iteration_range(iterations) or ALL, ids_of(ids) if ids else None
     sweep_exports(to)
     routes = export_trajectories(
@@ -117,7 +117,7 @@ def _show_export(
         print_line(f"{counted(count, 'trajectory', 'trajectories')} in {to} ({listed}), coordinates in {form.unit}")
 
 
-def _reader(config: "Config", lake: "Lake") -> "Reads | None":
+def screen_reader(config: "Config", lake: "Lake") -> "Reads | None":
     """Makes the reader of screenshots without element lists, if `annotate.reader` names one; the results are cached."""
     from models.readers import reader_class
 

@@ -18,6 +18,7 @@ from apps.quality.gather import quality_of
 from apps.report.build import vega
 from apps.report.charts import training
 from common.text import Storable
+from curation.converters.format import FORMATS
 from flywheel.comparison import require_run
 from flywheel.film import write_moving
 from flywheel.frames import POINTS, rows_of
@@ -155,7 +156,7 @@ def _data_router(desk: Desk) -> APIRouter:
         return page(
             "trajectories", found=shown, page=number, size=size, tasks=tasks, given=given, sort=sort, more=more,
             outcomes=OUTCOMES, routes=ROUTES, orders=ORDERS, gates=found.gates(), filters=json.dumps(filters),
-            champion=found.champion(),
+            champion=found.champion(), formats=sorted(FORMATS.names),
         )  # fmt: skip
 
     @routes.get("/compare")

@@ -1,17 +1,21 @@
-"""Serve decisions about many trajectories: selected ones, or all that match the filters of the page."""
+"""Serve operations on many trajectories: selected ones, or all that match the filters of the page."""
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from apps.commands.forgetting import Erased, forget_trajectories
 from apps.desk.api import Iteration
 from apps.desk.desk import Desk
+from apps.desk.exports import KEPT, ExportedFile, export_file, write_export
 from common.text import Storable
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.shared.finding import Wanted, find
 from tasks.shared.many import MOST, Decided, decide_all, undo_batch
+from tasks.shared.reviews import require_name
 from tasks.shared.tags import add_tag, remove_tag
 
 Seed = Annotated[int | None, Field(ge=0, lt=2**63)]
@@ -67,6 +71,21 @@ class ManyTagged(Many):
     remove: bool = False
 
 
+class ManyExported(Many):
+    """An export of many trajectories."""
+
+    format: str
+    """A format, such as `agentnet`."""
+
+
+class ManyForgotten(Many):
+    """The removal of many trajectories from the whole lake."""
+
+    reason: Storable
+    dry_run: bool = True
+    """Whether to count the rows only."""
+
+
 class Tagged(BaseModel):
     """The trajectories whose tags changed."""
 
@@ -82,7 +101,7 @@ class ManyUndone(BaseModel):
 
 
 def router(desk: Desk) -> APIRouter:
-    """Makes the routes of decisions about many trajectories, of their undo, and of tags."""
+    """Makes the routes of decisions about many trajectories, of their undo, tags, exports and removals."""
     routes = APIRouter()
 
     @routes.post("/api/decisions", status_code=201)
@@ -98,6 +117,25 @@ def router(desk: Desk) -> APIRouter:
         change = remove_tag if given.remove else add_tag
         rows = change(desk.lake, _names(desk.lake, given), given.tag, given.person)
         return Tagged(trajectories=[one.trajectory_id for one in rows if one.trajectory_id])
+
+    @routes.post("/api/exports", status_code=201)
+    def export(given: ManyExported) -> ExportedFile:
+        require_name(given.person)
+        return write_export(desk.config, desk.lake, _names(desk.lake, given), given.format)
+
+    @routes.get("/exports/{name}")
+    def exported(name: str) -> FileResponse:
+        if (path := export_file(desk.lake, name)) is None:
+            raise HTTPException(404, f"There is no export {name}. The newest {KEPT} are kept.")
+        return FileResponse(path, media_type="application/zip", filename=name)
+
+    @routes.post("/api/forget", status_code=201)
+    def forget(given: ManyForgotten) -> Erased:
+        require_name(given.person)
+        if not given.reason.strip():
+            raise UsageError("`reason`: the removal is permanent, and needs a reason.", "Write one next to `forget`.")
+        reason = f"{given.reason.strip()} ({given.person})"
+        return forget_trajectories(desk.lake, _names(desk.lake, given), reason, given.dry_run)
 
     return routes
 

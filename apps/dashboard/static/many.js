@@ -1,4 +1,4 @@
-// Decide on the selected trajectories, or on all that match the filters, and undo that.
+// Decide on the selected trajectories, or on all that match the filters, and undo that; tag, export or forget them.
 import { ask, make, person, toast } from "/static/desk.js";
 
 const form = document.getElementById("many"), at = (id) => document.getElementById(id);
@@ -10,7 +10,10 @@ const counted = (n) => `${n.toLocaleString("en")} ${n === 1 ? "trajectory" : "tr
 function show() {
   const n = matching() ? Number(form.dataset.total) : chosen().length;
   at("decide").disabled = n === 0;
-  at("decide").textContent = n ? `Decide on ${counted(n)}` : "Decide";
+  const chosenWork = form.elements.decision.value, verb = { export: "Export", forget: "Count what to forget of" }[chosenWork] ?? "Decide on";
+  at("decide").textContent = n ? `${verb} ${counted(n)}` : "Decide";
+  form.elements.format.hidden = chosenWork !== "export";
+  form.elements.note.hidden = chosenWork === "export";
   at("all").checked = picks.length > 0 && picks.every((one) => one.checked);
   for (const one of [...picks, at("all")]) one.disabled = matching();
 }
@@ -25,8 +28,7 @@ function result(done, text, undoing) {
   }
   parts.push(" ", make("a", { href: location.href }, "Load the list again"));
   if (form.dataset.champion) parts.push(" · ", make("a", { href: `/policies/${encodeURIComponent(form.dataset.champion)}` }, "Retrain"));
-  at("decided").replaceChildren(...parts);
-  at("decided").hidden = false;
+  message(...parts);
 }
 
 async function takeBack([path, body], button) {
@@ -39,20 +41,57 @@ async function takeBack([path, body], button) {
   else toast(answer.error);
 }
 
+/** Show a result with further parts, such as a link or a button. */
+function message(...parts) {
+  at("decided").replaceChildren(...parts);
+  at("decided").hidden = false;
+}
+
+function exported(done) {
+  const link = make("a", { href: `/exports/${done.file}`, download: done.file }, `${done.file} (${done.mb.toFixed(1)} MB)`);
+  const how = done.redacted ? "without secrets and personal data" : "with all data, for a later import";
+  message(`${counted(done.trajectories.length)}, ${how}: `, link, ...done.notes.map((note) => ` · ${note}`));
+}
+
+/** Show what a removal would take, with a button that does it. */
+function counts(found, body) {
+  const rows = Object.values(found.rows).reduce((sum, n) => sum + n, 0), more = found.with_them.length;
+  const learned = [...new Set(Object.values(found.policies).flat())].join(", ") || "none";
+  const text = `${counted(found.trajectories.length)}${more ? ` (${more} repeat steps of the others)` : ""}, ${rows.toLocaleString("en")} rows. Policies that learned from them: ${learned}. `;
+  const button = make("button", { type: "button", id: "forget", class: "bad" }, "Forget for good");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    const [status, answer] = await ask("/api/forget", { ...body, dry_run: false });
+    button.disabled = false;
+    if (status !== 201) toast(answer.error);
+    else message(`${counted(answer.trajectories.length)}: forgotten. Policies that learned from them: ${learned}. `, make("a", { href: location.href }, "Load the list again"));
+  });
+  message(text, button);
+}
+
+/** The request of each choice, and what shows its answer. */
+function work(decision, note, which) {
+  if (decision === "tag") return ["/api/tags", { tag: note }, (done) => result(done, `tag ${note}`, ["/api/tags", { tag: note, ids: done.trajectories, remove: true }])];
+  if (decision === "export") return ["/api/exports", { format: form.elements.format.value }, exported];
+  if (decision === "forget") return ["/api/forget", { reason: note }, (found) => counts(found, { reason: note, ...which })];
+  const text = form.elements.decision.selectedOptions[0].textContent;
+  return ["/api/decisions", { decision, note }, (done) => result(done, text, done.batch && [`/api/decisions/${done.batch}/undo`, {}])];
+}
+
 form?.addEventListener("submit", async (event) => {
   event.preventDefault();
   const who = person();
   if (!who) return;
-  const decision = form.elements.decision.value, note = form.elements.note.value.trim(), button = at("decide");
   const which = matching() ? { filters: JSON.parse(form.dataset.filters), total: Number(form.dataset.total) } : { ids: chosen() };
-  button.disabled = true;
-  const sent = decision === "tag" ? ["/api/tags", { tag: note }] : ["/api/decisions", { decision, note }];
-  const [status, answer] = await ask(sent[0], { ...sent[1], person: who, ...which });
-  if (status !== 201) toast(answer.error);
-  else if (decision === "tag") result(answer, `tag ${note}`, ["/api/tags", { tag: note, ids: answer.trajectories, remove: true }]);
-  else result(answer, form.elements.decision.selectedOptions[0].textContent, answer.batch && [`/api/decisions/${answer.batch}/undo`, {}]);
+  which.person = who;
+  const [path, body, then] = work(form.elements.decision.value, form.elements.note.value.trim(), which);
+  at("decide").disabled = true;
+  const [status, answer] = await ask(path, { ...body, ...which });
+  if (status === 201) then(answer);
+  else toast(answer.error);
   show();
 });
+form?.elements.decision.addEventListener("change", show);
 at("all")?.addEventListener("change", () => { for (const one of picks) one.checked = at("all").checked; show(); });
 at("matching")?.addEventListener("change", show);
 for (const one of picks) one.addEventListener("change", show);

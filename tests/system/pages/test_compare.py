@@ -247,6 +247,33 @@ def test_many_are_selected_decided_on_and_undone(ada: Desk, look: Look, width: i
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_selection_is_exported_and_forgotten(ada: Desk, look: Look, width: int, colours: str) -> None:
+    look(ada, width, colours)
+    ada.browser.get_log("browser")
+    ada.open("/trajectories?outcome=failure&iteration=0")
+    before, button = ada.lake.count("trajectories"), ada.browser.find_element(By.ID, "decide")
+    ada.until(lambda: not button.is_enabled())
+    ada.browser.find_element(By.NAME, "pick").click()
+    Select(ada.browser.find_element(By.NAME, "decision")).select_by_value("export")
+    ada.until(lambda: button.text == "Export 1 trajectory")
+    Select(ada.browser.find_element(By.NAME, "format")).select_by_value("atif")
+    button.click()
+    link = ada.until(lambda: ada.browser.find_elements(By.CSS_SELECTOR, "#decided a[download]"))[0]
+    assert "atif-" in link.get_attribute("href") and fits(ada, width)
+    Select(ada.browser.find_element(By.NAME, "decision")).select_by_value("forget")
+    ada.browser.find_element(By.NAME, "note").send_keys("a card number")
+    button.click()
+    (forget,) = ada.until(lambda: ada.browser.find_elements(By.ID, "forget"))
+    assert "Policies that learned from them: policy-0000" in ada.text("decided") and fits(ada, width)
+    assert ada.lake.count("trajectories") == before
+    forget.click()
+    ada.until(lambda: "1 trajectory: forgotten" in ada.text("decided"))
+    assert ada.lake.count("trajectories") == before - 1 and ada.browser.get_log("browser") == []
+
+
+@pytest.mark.slow
 def test_a_run_is_stopped_on_the_page_and_the_pause_ended(ada: Desk) -> None:
     ada.browser.get_log("browser")
     status = RunStatus(heard=time.time(), run_id="live", stage="train", iteration=1)

@@ -3,6 +3,7 @@
 import io
 import re
 import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,7 @@ from tasks.running.budget import pause_of
 from tasks.running.curve import Spec
 from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.finding import Wanted, find
-from tasks.shared.paths import docs_folder
+from tasks.shared.paths import docs_folder, work_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of
 from tasks.shared.tags import add_tag
@@ -219,6 +220,42 @@ def test_selected_or_all_matching_trajectories_are_decided_on_and_that_is_undone
         )
         assert answer.status_code == 422 and answer.json()["error"]
     assert 'id="many"' not in site.get("/trajectories?evaluations=true").text
+
+
+def test_selected_trajectories_are_exported_as_a_file(site: TestClient, fresh: Place) -> None:
+    here = {"origin": "http://127.0.0.1:8750"}
+    page = site.get("/trajectories?outcome=success&iteration=1").text
+    assert '<option value="agentnet">' in page and '<option value="export">' in page
+    ids = re.findall(r'name="pick" form="many" value="(\w+)"', page)[:2]
+    done = site.post("/api/exports", json={"person": "Ada", "ids": ids, "format": "ui-tars"}, headers=here)
+    assert done.status_code == 201 and done.json()["trajectories"] == ids and done.json()["redacted"]
+    file = site.get(f"/exports/{done.json()['file']}")
+    assert file.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(file.content)) as packed:
+        assert any(name.endswith("README.md") for name in packed.namelist())
+        assert "2 trajectories" in packed.read(next(one for one in packed.namelist() if "README" in one)).decode()
+    assert [path.suffix for path in work_folder(fresh.lake, "exports").iterdir()] == [".zip"]
+    for wrong in ({"format": "os:system"}, {"ids": ["nobody"]}, {"person": ""}):
+        asked = {"person": "Ada", "ids": ids, "format": "ui-tars"} | wrong
+        assert site.post("/api/exports", json=asked, headers=here).status_code == 422
+    assert site.get("/exports/other.zip").status_code == 404
+
+
+def test_selected_trajectories_are_counted_then_forgotten(site: TestClient, fresh: Place) -> None:
+    here = {"origin": "http://127.0.0.1:8750"}
+    ids = fresh.lake.read("trajectories", where={"iteration": 1})["trajectory_id"].to_pylist()[:2]
+    asked = {"person": "Ada", "ids": ids, "reason": "a card number"}
+    counts = site.post("/api/forget", json=asked, headers=here)
+    assert counts.status_code == 201 and counts.json()["dry_run"] and counts.json()["rows"]["trajectories"] == 2
+    assert counts.json()["policies"][ids[0]] == ["policy-0001"] and fresh.lake.count("trajectories") == 72
+    for wrong in ({"reason": " "}, {"ids": ["nobody"]}, {"person": ""}):
+        answer = site.post("/api/forget", json=asked | {"dry_run": False} | wrong, headers=here)
+        assert answer.status_code == 422 and answer.json()["error"]
+    done = site.post("/api/forget", json=asked | {"dry_run": False}, headers=here)
+    assert done.status_code == 201 and done.json()["trajectories"] == sorted(ids)
+    assert fresh.lake.count("trajectories", {"trajectory_id": ids}) == 0
+    assert {row["reason"] for row in fresh.lake.read("forgotten").to_pylist()} == {"a card number (Ada)"}
+    assert site.get(f"/trajectory/{ids[0]}").status_code == 404
 
 
 def test_trajectories_are_tagged_found_by_the_tag_and_untagged(site: TestClient) -> None:
