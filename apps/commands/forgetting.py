@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from apps.commands.lineage import NAMED, made_from_readers, readers_of
+from apps.commands.lineage import NAMED
+from apps.commands.readers import made_from_readers, readers_of
 from apps.report.build import report_folder
 from common.process import home
 from common.text import counted

@@ -2,24 +2,23 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
 
+from apps.commands.readers import made_from_readers, readers_of, trained_on
+from apps.commands.task_lineage import TaskLineage, lineage_of_task, show_task, tasks_named
 from common.text import counted, harmless
 from schemas.failure import UsageError
 from schemas.tables.annotation import Annotation
-from schemas.tables.evaluation import SUITES, Evaluation
 from schemas.tables.forgotten import Forgotten
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
-from schemas.tables.proposal import Proposal
 from schemas.tables.quality import QualityOverride
 from schemas.tables.review import Review
 from schemas.tables.stage import label_of
-from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import DECISION, Verdict
 from storage.catalog import answers, ask
@@ -29,7 +28,7 @@ from tasks.promote.events import ROLLED_BACK, as_dict, event_of, rolled_back, st
 from tasks.running.console import make_table, out
 from tasks.shared.policies import made_from, policies, policy_row
 from tasks.shared.reviews import reviews_of
-from tasks.shared.training_ledger import decisions_of, imitates, read_by
+from tasks.shared.training_ledger import decisions_of, imitates
 from tasks.shared.trajectories import trajectories_beginning, trajectory_of
 
 VERDICT = {"gate", "gate_version", "passed", "reason", "route"}
@@ -39,11 +38,6 @@ TRAJECTORY = {
     "failure_boundary",
 }  # fmt: skip
 """Fields of a trajectory that `--json` shows."""
-PROPOSAL = {
-    "maker", "maker_version", "reward_maker", "iteration", "parents", "solver", "tries", "solved", "status", "reason",
-    "detail",
-}  # fmt: skip
-"""Fields of a proposal that `--json` shows."""
 NAMED = 5
 """Maximum ids in an error message."""
 
@@ -150,52 +144,6 @@ class TrajectoryLineage:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskLineage:
-    """The origin of a task, and the data and policies that come from it."""
-
-    task_id: str
-    task: GuiTask | None
-    """Its row; None for a rejected proposal."""
-    proposal: Proposal | None
-    """The proposal of a made task; None for a task of the config."""
-    ancestors: list[tuple[str, Proposal | None]]
-    """The tasks that it was made from, and theirs, the nearest first, each with its proposal if it is a made task."""
-    children: list[str]
-    """Accepted tasks that were made from it."""
-    trajectories: Mapping[int, int]
-    """Number of collected trajectories by iteration."""
-    success: Mapping[str, tuple[int, int]]
-    """Successes and trials in each policy's evaluation, without environment failures, the newest policy last."""
-    policies: list[str]
-    """Policies whose training read a trajectory of it."""
-    unknown: list[str]
-    """Policies whose training data is unknown."""
-
-    @property
-    def instruction(self) -> str:
-        """The instruction of the task or its proposal; a template for tasks with several ones."""
-        row = self.task or self.proposal
-        return row.instruction if row else ""
-
-    @property
-    def as_dict(self) -> dict[str, Any]:
-        """Converts the lineage to JSON."""
-        proposal = self.proposal and self.proposal.model_dump(mode="json", include=PROPOSAL)
-        made = [
-            {"task": name, "maker": one and one.maker, "parents": one.parents if one else []}
-            for name, one in self.ancestors
-        ]
-        success = [{"policy": name, "successes": won, "n": n} for name, (won, n) in self.success.items()]
-        return {
-            "kind": "task", "task": self.task_id,
-            "instruction": self.instruction,
-            "split": self.task and self.task.split, "proposal": proposal, "ancestors": made, "children": self.children,
-            "trajectories": _named(self.trajectories, "iteration"), "success": success, "policies": self.policies,
-            "unknown": self.unknown,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
 class ForgottenLineage:
     """Policies that were made from a forgotten trajectory."""
 
@@ -229,7 +177,7 @@ def lineage_of(lake: Lake, name: str) -> Lineage:
     if tasks := tasks_named(lake, name):
         if len(tasks) > 1:
             raise UsageError(f"{len(tasks)} tasks are called `{name}`.", f"Name one whole: {', '.join(tasks[:NAMED])}.")
-        return _of_task(lake, tasks[0])
+        return lineage_of_task(lake, tasks[0])
     if rows := lake.rows(Trajectory, {"trajectory_id": name}):
         return _of_trajectory(lake, rows[0])
     if lake.count("evaluation_trajectories", {"trajectory_id": name}):
@@ -252,7 +200,7 @@ def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
     chain = [policy]
     while (parent := chain[-1].parent) in rows:
         chain.append(rows[parent])
-    trained, learned, fallen = _trained_on(lake, policy), decisions_of(lake, policy), rolled_back(lake)
+    trained, learned, fallen = trained_on(lake, policy), decisions_of(lake, policy), rolled_back(lake)
     return PolicyLineage(
         row=policy,
         chain=chain,
@@ -278,53 +226,8 @@ def _counted(ids: list[str], by: Mapping[Any, int], *names: str) -> dict[str, An
     return {"count": len(ids), "by": _named(by, *names), "ids": ids}
 
 
-def tasks_named(lake: Lake, name: str) -> list[str]:
-    """Returns the ids of the tasks and proposals with this id or last part, in alphabetical order."""
-    ids = {one for table in ("tasks", "proposals") for one in lake.read(table, ["task_id"])["task_id"].to_pylist()}
-    return [name] if name in ids else sorted(one for one in ids if one.rpartition("/")[2] == name)
-
-
-def _of_task(lake: Lake, name: str) -> TaskLineage:
-    proposals = {one.task_id: one for one in lake.rows(Proposal)}
-    collected = lake.read("trajectories", ["trajectory_id", "iteration"], {"task_id": name}).to_pylist()
-    readers, unknown = readers_of(lake, [row["trajectory_id"] for row in collected])
-    used = {version for versions in readers.values() for version in versions}
-    rows = [one for one in lake.rows(Evaluation, {"task_id": name, "suite": list(SUITES)}) if one.success is not None]
-    won = {version: [one.success for one in rows if one.policy_version == version] for version in policies(lake)}
-    return TaskLineage(
-        task_id=name,
-        task=next(iter(lake.rows(GuiTask, {"task_id": name})), None),
-        proposal=proposals.get(name),
-        ancestors=[(one, proposals.get(one)) for one in _ancestors(name, proposals)],
-        children=sorted(one.task_id for one in proposals.values() if name in one.parents and one.status == "accepted"),
-        trajectories=dict(sorted(Counter(row["iteration"] for row in collected).items())),
-        success={version: (sum(map(bool, each)), len(each)) for version, each in won.items() if each},
-        policies=[version for version in policies(lake) if version in used],
-        unknown=unknown,
-    )
-
-
-def _ancestors(name: str, proposals: Mapping[str, Proposal]) -> list[str]:
-    """Returns the tasks that a task was made from, and theirs, the nearest first."""
-    found: dict[str, None] = {}
-    left = [name]
-    while left:
-        row = proposals.get(left.pop(0))
-        new = [one for one in (row.parents if row else ()) if one not in found and one != name]
-        found |= dict.fromkeys(new)
-        left += new
-    return list(found)
-
-
 def _named(by: Mapping[Any, int], *names: str) -> list[dict[str, Any]]:
-    keys = ((about if isinstance(about, tuple) else (about,), n) for about, n in by.items())
-    return [dict(zip((*names, "n"), (*about, n), strict=True)) for about, n in keys]
-
-
-def _trained_on(lake: Lake, policy: PolicyVersion) -> list[str]:
-    """Lists the trajectories whose data a policy's training read."""
-    perceives = json.loads(policy.config).get("train", {}).get("ct", {}).get("perception", 0)
-    return sorted(read_by(lake, policy.method, policy.iteration, policy.pins, bool(perceives)))
+    return [dict(zip((*names, "n"), (*about, n), strict=True)) for about, n in by.items()]
 
 
 def _by_task(lake: Lake, policy: PolicyVersion, ids: list[str]) -> Mapping[tuple[int, str], int]:
@@ -343,31 +246,6 @@ def _by_route(lake: Lake, policy: PolicyVersion, ids: list[str]) -> Mapping[str,
     decided = ask(lake, "decisions", policy.pins, iteration=None).to_pylist()
     routes |= {row["trajectory_id"]: row["route"] for row in decided if row["trajectory_id"] in routes}
     return dict(Counter(routes.values()).most_common())
-
-
-def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Finds the policies whose training read each of these trajectories, oldest first, and the policies for which this
-    is unknown, since pinned table versions were removed."""
-    found: dict[str, list[str]] = {name: [] for name in names}
-    unknown: list[str] = []
-    for version, policy in policies(lake).items():
-        if lake.missing(policy.pins):
-            unknown.append(version)
-            continue
-        for name in found.keys() & set(_trained_on(lake, policy)):
-            found[name].append(version)
-    return found, unknown
-
-
-def made_from_readers(lake: Lake, readers: Collection[str], unknown: Collection[str]) -> tuple[list[str], list[str]]:
-    """Lists the policies made from readers, as children or by merging.
-
-    Returns:
-        These policies, and the policies whose data is unknown together with the policies made from them.
-    """
-    through = made_from(lake, readers)
-    known = {*readers, *through}
-    return through, [name for name in [*unknown, *made_from(lake, unknown)] if name not in known]
 
 
 def _of_trajectory(lake: Lake, row: Trajectory) -> TrajectoryLineage:
@@ -395,7 +273,7 @@ def show_lineage(found: Lineage) -> None:
         case TrajectoryLineage():
             _show_trajectory(found)
         case TaskLineage():
-            _show_task(found)
+            show_task(found)
         case ForgottenLineage():
             console = out()
             console.print(f"{'trajectory':<15} {found.row.trajectory_id}")
@@ -409,34 +287,6 @@ def _show_reached(found: TrajectoryLineage | ForgottenLineage) -> None:
     console.print(f"{'policies':<15} {', '.join(found.policies) or 'none was trained on it'}", soft_wrap=True)
     if found.through:
         console.print(f"{'made from these':<15} {', '.join(found.through)}", soft_wrap=True)
-
-
-def _show_task(found: TaskLineage) -> None:
-    console, row = out(), found.proposal
-    facts = {"task": found.task_id, "instruction": found.instruction}
-    if row is None:
-        facts["origin"] = "the config"
-    else:
-        reason = ": ".join(one for one in (row.reason, row.detail) if one)
-        facts |= {
-            "origin": f"maker {row.maker} {row.maker_version}, for {label_of(row.iteration)}",
-            "reward": f"checks of {row.reward_maker}",
-            "status": row.status + (f": {reason}" if reason else ""),
-        }
-        if row.solver:
-            facts["tries"] = f"{row.solved} of {row.tries} succeeded, by {row.solver}"
-    for name, text in facts.items():
-        console.print(f"{name:<15} {harmless(text)}", markup=False, soft_wrap=True)
-    for name, one in found.ancestors:
-        by = f"maker {one.maker}, from {', '.join(one.parents)}" if one else "the config"
-        console.print(Text.assemble(f"{'made from':<15} {harmless(name)}  ", (harmless(by), "dim")), soft_wrap=True)
-    for name in found.children:
-        console.print(f"{'parent of':<15} {harmless(name)}", markup=False, soft_wrap=True)
-    data = ", ".join(f"{n} of {label_of(iteration)}" for iteration, n in found.trajectories.items())
-    console.print(f"{'trajectories':<15} {data or 'none'}", soft_wrap=True)
-    success = ", ".join(f"{name} {won} of {n}" for name, (won, n) in found.success.items())
-    console.print(f"{'success':<15} {success or 'not measured'}", markup=False, soft_wrap=True)
-    console.print(f"{'policies':<15} {', '.join(found.policies) or 'none was trained on it'}", soft_wrap=True)
 
 
 def _show_policy(found: PolicyLineage) -> None:
