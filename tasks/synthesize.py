@@ -40,7 +40,7 @@ from tasks.running.iterations import next_iteration
 from tasks.running.run import Run, run_of
 from tasks.running.stage import stage
 from tasks.shared.policies import champion
-from tasks.shared.proposals import Proposals, by_maker, count_proposals
+from tasks.shared.proposals import Proposals, by_maker, count_proposals, results_of
 from tasks.shared.suite import made_tasks, parents_of, tasks_of, worlds
 from tasks.shared.weights import load_policy
 
@@ -231,7 +231,7 @@ def _parents(proposed: Proposed, decision: AcceptanceDecision) -> list[str]:
 
 def made_for(lake: Lake, iteration: int) -> Made:
     """Summarize the proposals of an iteration."""
-    rows = lake.rows(Proposal, {"iteration": iteration})
+    rows = results_of(lake, {"iteration": iteration})
     tasks = sorted(one.task_id for one in rows if one.status == "accepted")
     return Made(**count_proposals(rows).model_dump(), makers=by_maker(rows), tasks=tasks)
 

@@ -2,11 +2,25 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from schemas.tables.proposal import Proposal
+from schemas.tables.proposal import Status
+from storage.filters import Where
 from storage.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalResult:
+    """The columns of a proposal that are counted; its states are large."""
+
+    task_id: str
+    maker: str
+    status: Status
+    reason: str
+    tries: int
+    solved: int
 
 
 class Proposals(BaseModel):
@@ -34,7 +48,7 @@ class Proposals(BaseModel):
         return ", ".join(f"{count} {reason}" for reason, count in ranked)
 
 
-def count_proposals(rows: Sequence[Proposal]) -> Proposals:
+def count_proposals(rows: Sequence[ProposalResult]) -> Proposals:
     """Count the results of these proposals."""
     rejected = Counter(one.reason for one in rows if one.status == "rejected")
     return Proposals(
@@ -46,12 +60,18 @@ def count_proposals(rows: Sequence[Proposal]) -> Proposals:
     )
 
 
-def by_maker(rows: Sequence[Proposal]) -> dict[str, Proposals]:
+def by_maker(rows: Sequence[ProposalResult]) -> dict[str, Proposals]:
     """Count the results of these proposals by maker, in alphabetical order."""
     names = sorted({one.maker for one in rows})
     return {name: count_proposals([one for one in rows if one.maker == name]) for name in names}
 
 
+def results_of(lake: Lake, where: Where | None = None) -> list[ProposalResult]:
+    """Return the results of the proposals of a lake, or of those that meet a condition (`Lake.read`)."""
+    columns = tuple(ProposalResult.__dataclass_fields__)
+    return [ProposalResult(**row) for row in lake.read("proposals", columns, where).to_pylist()]
+
+
 def proposals_of(lake: Lake) -> dict[str, Proposals]:
     """Count the results of all proposals of a lake, by maker."""
-    return by_maker(lake.rows(Proposal))
+    return by_maker(results_of(lake))
