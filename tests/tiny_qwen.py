@@ -136,15 +136,15 @@ def imitate(config: Config, enough: float = 0.3) -> float:
         before = found
         flywheel(further(config, steps), iterations=1)
         found = success(lake)
-        steps = 2 if found > max(0.1, before) else 4  # from 0.1 on it may rise fast
+        steps = 2 if found > max(0.03, before) else 4  # it soon rises fast
     return found
 
 
 def improve(config: Config, enough: float = 0.8, rounds: int = 10) -> list[PolicyVersion]:
-    """Trains in rounds of groups until the champion has enough success; returns the trained policies."""
+    """Trains in rounds of groups, at least one, until the champion has enough success; returns the trained policies."""
     lake = Lake.open(config.lake)
     for _ in range(rounds):
+        flywheel(config, iterations=1)
         if success(lake) >= enough:
             break
-        flywheel(config, iterations=1)
     return [row for row in policies(lake).values() if row.method == "grpo"]

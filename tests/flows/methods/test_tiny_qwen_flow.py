@@ -20,7 +20,7 @@ CASES = {
     "one action a reply": ("qwen3_5", False, 11, 0.5),
     "several actions a reply": ("qwen3_5", True, 21, 0.5),
     "a mixture of experts": ("qwen3_5_moe", False, 5, 0.3),
-    "several actions a reply of a mixture of experts": ("qwen3_5_moe", True, 22, 0.3),
+    "several actions a reply of a mixture of experts": ("qwen3_5_moe", True, 25, 0.3),
 }
 """Kind of the model, whether a reply points before it clicks, the seed of a base and its runs (the settings were chosen
 with others), and the temperature of the trajectories in groups. After imitation, samples at 1 hit a button hardly more
