@@ -136,7 +136,7 @@ def imitate(config: Config, enough: float = 0.3) -> float:
         before = found
         flywheel(further(config, steps), iterations=1)
         found = success(lake)
-        steps = 2 if found > max(0.03, before) else 4  # it soon rises fast
+        steps = 4 if found > before else min(2 * steps, 16)  # the champion stays if success does not rise
     return found
 
 
