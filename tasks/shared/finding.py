@@ -3,6 +3,7 @@
 The query is `storage/queries/found_trajectories.sql`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -20,7 +21,6 @@ Outcome = Literal["success", "failure", "environment", "unknown"]
 Order = Literal["newest", "oldest", "reward", "steps", "seconds"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ORDERS: tuple[Order, ...] = get_args(Order)
-_ESCAPED = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def find(lake: Lake, wanted: Wanted, limit: int = 20, offset: int = 0, order: st
         raise UsageError(f"`sort`: {order!r} is unknown.", f"Take one of {', '.join(ORDERS)}.")
     conditions = asdict(wanted)
     text = conditions.pop("text")
-    pattern = f"%{text.translate(_ESCAPED)}%" if text else None
+    pattern = re.escape(text) if text else None
     parameters = {**conditions, "pattern": pattern, "limit": limit, "offset": offset, "sort": order}
     places = answers(lake, _FoundId, "found_trajectories", **parameters)
     if not places:

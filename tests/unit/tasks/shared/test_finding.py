@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from schemas.action import Type, UseTool, to_json
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
@@ -110,3 +111,29 @@ def test_what_does_not_exist_is_refused_by_name(
 ) -> None:
     with sentence.raises(UsageError, f"`{named}`"):
         make(filled)
+
+
+TYPED = 'J\u00fcrgen M\u00fcller says "hi" in C:\\tmp\nand a (b)* c'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "M\u00fcller", "m\u00dcller says", '"HI"', "C:\\tmp", "tmp\nand", "(b)*", TYPED,
+        "log_in", "\u0416\u0443\u043a", "deep",
+    ],
+)  # fmt: skip
+def test_a_text_in_an_action_is_found_as_it_was_typed(filled: Lake, text: str) -> None:
+    call = UseTool(name="log_in", arguments={"of": ["\u0436\u0443\u043a", {"at": "deep"}]})
+    actions = [to_json(Type(content=TYPED)), to_json(call)]
+    filled.append("steps", [row("steps", trajectory_id="won", iteration=1, step=1, thought="", actions=actions)])
+    assert [one.row.trajectory_id for one in find(filled, Wanted(text=text)).rows] == ["won"]
+    assert find(filled, Wanted(text=text, iteration=2)).total == 0
+
+
+@pytest.mark.parametrize("text", ["content", "u00fc", "\\n", "arguments", "M.ller", "(b|c)"])
+def test_notation_of_actions_is_no_text_of_them(filled: Lake, text: str) -> None:
+    filled.append(
+        "steps", [row("steps", trajectory_id="won", iteration=1, step=1, actions=[to_json(Type(content=TYPED))])]
+    )
+    assert find(filled, Wanted(text=text)).total == 0
