@@ -81,7 +81,8 @@ def subjects_of(lake: Lake, names: Sequence[str]) -> dict[str, Subject]:
         UsageError: no name is given.
         UnknownId: a name is unknown, or several ids of trajectories begin so.
     """
-    found: dict[str, Subject] = {name: "policy_version" for name in names if name in policies(lake)}
+    known = policies(lake)
+    found: dict[str, Subject] = {name: "policy_version" for name in names if name in known}
     for table, column in _TABLES.items():
         left = [name for name in names if name not in found]
         if left:

@@ -9,7 +9,7 @@ from apps.commands.forgetting import forget_trajectories
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.shared.finding import Wanted, find
-from tasks.shared.tags import add_tag, remove_tag, tags_of
+from tasks.shared.tags import add_tag, remove_tag, subjects_of, tags_of
 from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import make_place
 
@@ -43,6 +43,17 @@ def test_a_forgotten_trajectory_has_no_tag(lake: Lake) -> None:
     add_tag(lake, [name], "private", "Ada", "a name on the screen")
     assert forget_trajectories(lake, [name], "private").rows["tags"] == 1
     assert lake.count("tags") == 0
+
+
+def test_many_names_need_one_read_of_the_policies(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, rows = list[str](), Lake.rows
+    monkeypatch.setattr(
+        Lake, "rows", lambda self, kind, *given: [read.append(kind.__name__), *rows(self, kind, *given)][1:]
+    )
+    assert set(subjects_of(lake, ["policy-0001", "run", one_of(lake)]).values()) == {
+        "policy_version", "run_id", "trajectory_id",
+    }  # fmt: skip
+    assert read.count("PolicyVersion") == 1
 
 
 @pytest.mark.parametrize(
