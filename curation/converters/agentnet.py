@@ -108,8 +108,8 @@ class AgentNet(Format):
         instructed(asked, place, "instruction")
         extra = {self.name: others} if others else {}
         success = line.task_completed
-        if success is None and not line.flywheel and _ended(steps[-1], line.traj[order[-1]]):
-            success = True
+        if success is None and not line.flywheel:
+            success = _ended(steps[-1], line.traj[order[-1]])
         record = Exchanged(str(line.task_id), asked, tuple(steps), success, extra=extra)
         return with_metadata(from_export(record) if line.flywheel else record, line.flywheel, place)
 
@@ -151,9 +151,11 @@ class AgentNet(Format):
         return ExchangedStep(screen, value.thought or "", actions, text, error, found, extra=extra), pointer
 
 
-def _ended(step: ExchangedStep, entry: _Entry) -> bool:
-    """Whether a step is a `terminate` with success, the outcome of a record that has no `task_completed`."""
-    return bool(step.actions) and step.actions[-1].type == "finished" and "terminate" in entry.value.code
+def _ended(step: ExchangedStep, entry: _Entry) -> bool | None:
+    """Return the outcome that a last `terminate` states, for a record without `task_completed`; None without one."""
+    if not step.actions or "terminate" not in entry.value.code:
+        return None
+    return {"finished": True, "call_user": False}.get(step.actions[-1].type)
 
 
 def _order_of(entries: Sequence[_Entry], record: RecordPlace) -> list[int]:

@@ -215,11 +215,30 @@ def test_an_import_that_was_begun_as_demonstrations_is_not_repeated_otherwise(
         import_data(small, half.model_copy(update={"demonstrations": True}))
 
 
-def test_a_record_without_an_outcome_succeeded_if_it_ends_with_success(tmp_path: Path) -> None:
-    ends = ["computer.terminate(status='success')", "computer.terminate(status='failure')", "pyautogui.press('enter')"]
-    lines = [line(number, None, end) for number, end in enumerate(ends)] + [line(3, False)]
+ENDS = [
+    *(f"computer.terminate(status={status!r})" for status in ("success", "failure", "fail", "infeasible")),
+    "pyautogui.press('enter')",
+]
+
+
+def test_the_last_terminate_is_the_outcome_of_a_record_without_one(tmp_path: Path) -> None:
+    lines = [line(number, None, end) for number, end in enumerate(ENDS)] + [line(5, False), line(6, True, ENDS[3])]
     found = [one for _, one in AgentNet().read(ImportSource(data_set(tmp_path / "theirs", lines)))]
-    assert [one.success for one in found if isinstance(one, Exchanged)] == [True, None, None, False]
+    outcomes = [one.success for one in found if isinstance(one, Exchanged)]
+    assert outcomes == [True, False, False, False, None, False, True]
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
+def test_a_demonstration_that_ends_in_failure_is_not_imitated(small: Config, tmp_path: Path, later: bool) -> None:
+    lines = [line(number, None, end) for number, end in enumerate(ENDS)]
+    request = Request(format="agentnet", path=data_set(tmp_path / "theirs", lines))
+    if later:
+        import_data(small, request)
+    import_data(small, request.model_copy(update={"demonstrations": True}))
+    lake = Lake.open(small.lake)
+    failed = lake.read("trajectories", ["trajectory_id"], {"success": False})["trajectory_id"].to_pylist()
+    routes = {row["trajectory_id"]: row["route"] for row in ask(lake, "decisions", iteration=-2).to_pylist()}
+    assert [routes.pop(name) for name in failed] == ["ct"] * 3 and [*routes.values()] == ["sft"] * 2
 
 
 @pytest.mark.slow
