@@ -98,6 +98,7 @@ class _Frame(OpenModel):
     reply_index: int | None = None
     reply_screen: bool | None = None
     flywheel: Json[Metadata] | None = None
+    success: Annotated[bool | None, Field(alias="next.success")] = None
 
     @property
     def named(self) -> bool:
@@ -276,8 +277,11 @@ def _replies(held: list[tuple[RecordPlace, _Frame, ChatRow]]) -> Iterator[tuple[
     """Yield the steps of an episode: consecutive frames with the same `reply_index` are one.
 
     The screen, the thought and the metadata are those of the first frame. A reply with a frame whose action cannot be
-    read is the text of all of them.
+    read is the text of all of them. The outcome is `next.success` of the last frame; metadata of a lake has its own,
+    since an export writes false for an unknown outcome.
     """
+    last = held[-1][1]
+    success = None if last.flywheel else last.success
     replies = groupby(enumerate(held), lambda one: _reply_of(one[1][1], one[0]))
     for number, (_, same) in enumerate(replies):
         frames = [frame for _, frame in same]
@@ -292,7 +296,8 @@ def _replies(held: list[tuple[RecordPlace, _Frame, ChatRow]]) -> Iterator[tuple[
             text = "\n".join(frame.action_json for _, frame, _ in frames)
             step = replace(step, actions=(), text=text, error=next((one.error for one in steps if one.error), None))
         at = part.step if first.named else number
-        yield place, replace(part, record=replace(part.record, steps=(step,)), step=at)
+        outcome = part.record.success if success is None else success
+        yield place, replace(part, record=replace(part.record, steps=(step,), success=outcome), step=at)
 
 
 def _reply_of(frame: _Frame, number: int) -> tuple[str, int]:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,7 +15,7 @@ from curation.converters.rows import Import, exchanged_of, rows_of
 from models.families.dialects import parse_reply
 from schemas.action import Click, Finished, Hotkey, Type, to_json
 from schemas.table import utc_now
-from tests.unit.curation.converters.records import picture, taken
+from tests.unit.curation.converters.records import picture, taken, written
 
 ACTIONS = (Click(x=0.25, y=0.5), Type(content="a"), Hotkey(key="ctrl s"))
 REPLY = "Thought: Both.\nAction: click(...) and more"
@@ -108,6 +109,22 @@ def test_lerobot_has_a_frame_for_each_action_with_the_number_of_its_reply(tmp_pa
     assert rows["next.done"] == [False] * 4 + [True] and [json.loads(one)["type"] for one in rows["action_json"]] == [
         "click", "click", "type", "hotkey", "finished"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("outcomes", [[False, True], [True, False], [None, True], [True, None], [None, None]])
+def test_next_success_of_the_last_frame_is_the_outcome_of_a_lerobot_episode(
+    outcomes: list[bool | None], tmp_path: Path
+) -> None:
+    form = FORMATS.class_of("lerobot")()
+    written(form, [replace(trajectory(), success=None, about=About(lake="l", trajectory_id="t"))], tmp_path)
+    assert taken(form, tmp_path)[0].success is None
+    (file,) = (tmp_path / "data").rglob("*.parquet")
+    table = pq.read_table(file).drop_columns("flywheel")
+    at = table.column_names.index("next.success")
+    pq.write_table(table.set_column(at, "next.success", pa.array(outcomes, pa.bool_())), file)
+    assert taken(form, tmp_path)[0].success is outcomes[-1]
+    pq.write_table(table.drop_columns("next.success"), file)
+    assert taken(form, tmp_path)[0].success is None
 
 
 def test_the_lake_stores_all_actions_of_an_imported_reply_and_the_screens_between_them() -> None:
