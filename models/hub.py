@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from common import log
-from schemas.config.hub import HubModel, hub_model, snapshot_of
+from schemas.config.hub import HubModel, hub_model, missing_file, snapshot_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 
@@ -69,7 +69,7 @@ def _fetch(model: HubModel) -> str:
     if done.returncode:
         name, _, line = done.stdout.strip().partition(" ")
         return _REASONS.get(name) or (line or name or f"the download ended with {done.returncode}").rstrip(".")
-    return "" if snapshot_of(model) else "it has no config.json"
+    return f"it has no {missing}" if (missing := missing_file(model)) else ""
 
 
 def given_revision(policy: PolicyConfig) -> dict[str, str]:

@@ -4,11 +4,13 @@ The cache has a folder for each model: `refs/REVISION` names a commit, `snapshot
 their contents (https://huggingface.co/docs/huggingface_hub/guides/manage-cache).
 """
 
+import json
 import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+WEIGHTS = "model.safetensors"
 _ID = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 
 
@@ -37,19 +39,49 @@ def hub_model(base: str) -> HubModel | None:
 
 
 def snapshot_of(model: HubModel) -> Path | None:
-    """Return the folder of a model in the local cache; None if it is not there or its download is not finished."""
+    """Return the folder of a model in the local cache; None if it is not there or a file that it needs is missing."""
+    return None if missing_file(model) else _cached(model)
+
+
+def missing_file(model: HubModel) -> str:
+    """Return the first file that a model in the local cache lacks; empty for a complete one.
+
+    A model needs `config.json`, and `model.safetensors` or each shard that `model.safetensors.index.json` names.
+    """
+    snapshot = _cached(model)
+    if not (snapshot / "config.json").is_file():
+        return "config.json"
+    if (snapshot / WEIGHTS).is_file():
+        return ""
+    try:
+        shards = sorted(set(json.loads((snapshot / f"{WEIGHTS}.index.json").read_bytes())["weight_map"].values()))
+        return next((name for name in shards if not (snapshot / name).is_file()), "" if shards else WEIGHTS)
+    except FileNotFoundError:
+        return WEIGHTS
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"readable {WEIGHTS}.index.json"
+
+
+def _cached(model: HubModel) -> Path:
+    """Return the folder in the local cache where a model's files are, or would be."""
     folder = _cache() / f"models--{model.repo.replace('/', '--')}"
     try:
         commit = (folder / "refs" / model.revision).read_text().strip()
     except OSError:
         commit = model.revision
-    snapshot = folder / "snapshots" / commit
-    unfinished = any((folder / "blobs").glob("*.incomplete"))
-    return snapshot if (snapshot / "config.json").is_file() and not unfinished else None
+    return folder / "snapshots" / commit
 
 
 def _cache() -> Path:
-    """Return the folder that `huggingface_hub.constants.HF_HUB_CACHE` names."""
-    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    found = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
-    return Path(os.path.expandvars(found)).expanduser()
+    """Return the folder that `huggingface_hub.constants.HF_HUB_CACHE` names, read from the same variables.
+
+    As there, an empty variable is a value: the folder is then below the working directory.
+    """
+    cache = os.getenv("XDG_CACHE_HOME", os.path.join(os.path.expanduser("~"), ".cache"))
+    home = _expanded(os.getenv("HF_HOME", os.path.join(cache, "huggingface")))
+    found = os.getenv("HF_HUB_CACHE", os.getenv("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub")))
+    return Path(_expanded(found))
+
+
+def _expanded(path: str) -> str:
+    return os.path.expandvars(os.path.expanduser(path))

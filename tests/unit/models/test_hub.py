@@ -1,5 +1,6 @@
 """A name on the Hub in `policy.base` is fetched once, and refused with the command that downloads it."""
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from models.families.registry import name_of
 from models.hub import OFF, fetched_base, given_revision
 from models.safe import weights_of
 from schemas.config import config_of
+from schemas.config.hub import _cache  # pyright: ignore[reportPrivateUsage]
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
@@ -88,12 +90,85 @@ def test_a_folder_is_no_name_on_the_hub(tmp_path: Path) -> None:
         assert fetched_base(PolicyConfig(base=base)) == Path(base)
 
 
-def test_an_unfinished_download_is_not_used(tmp_path: Path) -> None:
+SHARDS = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """The folder of the model in the cache, with its config alone."""
     folder = tmp_path / "hub" / "hub" / "models--Owner--Tiny-VL"
     for part in ("refs", "blobs", f"snapshots/{COMMIT}"):
         (folder / part).mkdir(parents=True)
     (folder / "refs" / "main").write_text(COMMIT)
     (folder / f"snapshots/{COMMIT}/config.json").write_text("{}")
-    assert PolicyConfig(base=NAME).folder == folder / "snapshots" / COMMIT
-    (folder / "blobs" / "abc.incomplete").write_text("")
+    return folder / "snapshots" / COMMIT
+
+
+def link(snapshot: Path, name: str) -> Path:
+    """Store a file as the cache does; returns its content."""
+    blob = snapshot.parent.parent / "blobs" / name
+    blob.write_text("")
+    (snapshot / name).symlink_to(blob)
+    return blob
+
+
+def test_a_cached_model_is_used_if_its_config_and_weights_are_there(snapshot: Path) -> None:
     assert PolicyConfig(base=NAME).folder == Path(NAME)
+    blob = link(snapshot, "model.safetensors")
+    (blob.parent / "abc.incomplete").write_text("")
+    assert PolicyConfig(base=NAME).folder == fetched_base(PolicyConfig(base=NAME)) == snapshot
+    blob.unlink()
+    assert PolicyConfig(base=NAME).folder == Path(NAME)
+
+
+def test_a_cached_model_in_shards_is_used_if_all_are_there(snapshot: Path) -> None:
+    weights = {"weight_map": dict(zip("abc", [*SHARDS, SHARDS[0]], strict=True))}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps(weights))
+    link(snapshot, SHARDS[0])
+    assert PolicyConfig(base=NAME).folder == Path(NAME)
+    link(snapshot, SHARDS[1])
+    assert PolicyConfig(base=NAME).folder == snapshot
+    (snapshot / "model.safetensors.index.json").write_text("[]")
+    assert PolicyConfig(base=NAME).folder == Path(NAME)
+
+
+def test_an_incomplete_cached_model_is_refused_with_the_command_if_it_cannot_be_fetched(snapshot: Path) -> None:
+    with pytest.raises(UsageError) as raised:
+        fetched_base(PolicyConfig(base=NAME))
+    assert f"hf download {NAME} --local-dir DIR" in str(raised.value.hint) and "config.json" not in str(raised.value)
+
+
+def test_a_model_of_the_hub_without_safetensors_is_refused_by_the_missing_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    for name in ("config.json", "pytorch_model.bin"):
+        (tmp_path / "model" / name).write_text("{}")
+    with serving(NAME, tmp_path / "model") as (address, _):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        with pytest.raises(UsageError, match=r"it has no model\.safetensors"):
+            fetched_base(PolicyConfig(base=NAME))
+
+
+CACHES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        *({name: value} for name in CACHES for value in ("", "~/models", "$HOME/models")),
+        {"HF_HUB_CACHE": "", "HUGGINGFACE_HUB_CACHE": "b", "HF_HOME": "c"},
+        {"HUGGINGFACE_HUB_CACHE": "b", "HF_HOME": "c"},
+    ],
+)
+def test_the_cache_is_that_of_huggingface_hub(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in CACHES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    constants = importlib.util.find_spec("huggingface_hub.constants")
+    assert constants and constants.loader
+    loaded = importlib.util.module_from_spec(constants)
+    constants.loader.exec_module(loaded)
+    assert _cache() == Path(loaded.HF_HUB_CACHE)
