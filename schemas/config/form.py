@@ -12,9 +12,10 @@ from schemas.config.sections import Config
 def override_pattern() -> str:
     """Return a regular expression of `KEY=VALUE` whose key exists in the config.
 
-    Keys below a table of free keys, such as `environments` or the options of a part, are not checked.
+    Keys below a table of free keys, such as `environments` or the options of a part, are not checked. A value may have
+    several lines. The pattern has one meaning in Python, in JSON schemas and in pydantic, where `.` is no newline.
     """
-    return f"^({'|'.join(_keys(Config))})=.*$"
+    return rf"^({'|'.join(_keys(Config))})=[\s\S]*$"
 
 
 def _keys(section: type[BaseModel]) -> Iterator[str]:

@@ -10,9 +10,11 @@ import yaml
 from jsonschema import ValidationError, validate
 from prefect import Flow
 from prefect.utilities.callables import parameter_schema
+from pydantic import TypeAdapter
 
 from apps.completion import KEYS
 from apps.schedule.deployments import LEAST_S, TURNS, described, in_words, schedule_of
+from flows.deployed import Override
 from schemas.config.form import override_pattern
 from schemas.failure import UsageError
 
@@ -64,8 +66,11 @@ def test_the_form_takes_every_key_of_the_config() -> None:
         "filter.options.idle.least=2",
         "policy.server.extra.top_k=3",
         "train.steps=",
+        "environments.fake.name=Do it.\nThen stop.\n",
     ):
         assert pattern.match(free)
+        assert TypeAdapter(Override).validate_python(free) == free
+        validate(free, TypeAdapter(Override).json_schema())
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
