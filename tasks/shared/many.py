@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from curation.reviews import effects_of, is_word, standing
-from schemas.failure import UsageError
+from schemas.failure import UsageError, is_environment_failure
 from schemas.tables.review import Review
 from schemas.tables.trajectory import Route, Trajectory
 from storage.lake import Lake
 from tasks.shared.finding import ROUTES
-from tasks.shared.reviews import Draft, require_name, require_sense, review_of, write_effects
+from tasks.shared.reviews import ENVIRONMENT_FAILED, Draft, require_name, require_sense, review_of, write_effects
 from tasks.shared.trajectories import whole_ids
 
 Word = Literal["accept", "reject"]
@@ -139,6 +139,8 @@ def _left_out(draft: Draft, row: Trajectory, earlier: Sequence[Review]) -> str:
         if not error.problem.startswith("`decision`"):
             raise
         return error.problem
+    if is_environment_failure(row.failure_boundary):  # the filter keeps its route `none`, whatever a reviewer decides
+        return ENVIRONMENT_FAILED
     words = [one for one in standing(earlier) if is_word(one)]
     same = bool(words) and (words[-1].decision, words[-1].route) == (draft.decision, draft.route)
     return "the same decision holds already" if same else ""

@@ -88,6 +88,7 @@ def _agreement(judge_version: str, against: Against, iteration: int, **counts: i
 
 
 NAME = re.compile(r"[\w][\w .@+'’-]{0,59}")
+ENVIRONMENT_FAILED = "`decision`: its environment failed, so it is not used in training."
 LONGEST = {"thought": 20_000, "note": 4_000, "action": 20_000}
 """Maximum length of a reviewer's texts, in characters."""
 ACTION_HINT = 'Give the fields of an action, such as {"type": "hotkey", "key": "ctrl c"}.'
@@ -222,7 +223,7 @@ def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
     if draft.thought and holds_action(draft.thought):
         raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought has the reason.")
     if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):
-        raise UsageError("`decision`: its environment failed, so it is not used in training.")
+        raise UsageError(ENVIRONMENT_FAILED)
 
 
 def _require_keys(kind: str, keys: str) -> None:

@@ -58,6 +58,16 @@ def test_a_route_is_a_decision(lake: Lake, route: str) -> None:
     assert (review.decision, review.route) == ("accept" if route == "sft" else "reject", route)
 
 
+@pytest.mark.parametrize(
+    "decision", ["accept", "reject", *(f"route:{one}" for one in ("sft", "ct", "rl", "quarantine"))]
+)
+def test_a_trajectory_whose_environment_failed_is_left_out(lake: Lake, decision: str) -> None:
+    done = decide_all(lake, NAMES[-2:], decision, "Ada")
+    assert done.trajectories == [NAMES[-2]] and routes(lake)[NAMES[-1]] == "none"
+    ((reason, count),) = done.left_out.items()
+    assert "environment failed" in reason and count == 1 and reviews_of(lake, NAMES[-1]) == []
+
+
 def test_the_same_operation_again_decides_nothing_and_another_one_replaces_it(lake: Lake) -> None:
     first = decide_all(lake, NAMES[:3], "reject", "Ada")
     again = decide_all(lake, NAMES[:3], "reject", "Bob")
