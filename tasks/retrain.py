@@ -52,7 +52,11 @@ def pin_data(config: Config, like: str | None) -> Pinned:
 
 @boundary("train")
 def train_retrained(config: Config, pinned: Pinned) -> str:
-    """Train from the pinned data, register the candidate, and return its version."""
+    """Train from the pinned data, register the candidate, and return its version.
+
+    Raises:
+        UsageError: the data has nothing to train on.
+    """
     lake, recipe = run_of(config, create=False).lake, pinned.recipe
     if not lake.count("policies", {"policy_version": recipe.version}):  # an earlier process may have trained the policy
         made_by = config_of(json.loads(pinned.config))
@@ -61,8 +65,14 @@ def train_retrained(config: Config, pinned: Pinned) -> str:
         made_by = made_by.model_copy(update={"lake": config.lake, "train": train})
         run = run_of(config, create=False)
         with emitted(run, "retrain", recipe.version, recipe.pins, recipe.parent) as made:
-            trained = train_from(made_by, lake, recipe).policy
-            made += [trained] if trained else []
+            trained = train_from(made_by, lake, recipe)
+            if trained.policy is None:
+                raise UsageError(
+                    f"`retrain`: {trained.text}.",
+                    "Accept trajectories with `flywheel trajectories decide accept`, or those of an import without "
+                    "outcomes with `flywheel data import ... --demonstrations`.",
+                )
+            made.append(trained.policy)
     return recipe.version
 
 

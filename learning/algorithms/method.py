@@ -132,7 +132,7 @@ class Method:
             steps = max(1, math.ceil(samples * chosen.epochs / chosen.batch))
             steady = {"batch": chosen.batch, "warmup": steps // 10, "decay": 0.0}
             return Schedule(steps, rate, train.model_copy(update=steady))
-        return Schedule(train.steps_first if first else chosen.steps, rate, train)
+        return Schedule(train.first if first else chosen.steps, rate, train)
 
     def rate(self, train: TrainConfig, optimizer: Optimizer, first: bool = False) -> float:
         """Returns the configured learning rate, or else the method's rate for this optimiser.

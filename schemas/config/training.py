@@ -353,6 +353,8 @@ class PretrainConfig(StepSection):
         return self
 
 
+_FIRST = 520
+"""Optimiser steps that usually teach the small policy from random weights."""
 _RATIOS = {"gspo": "sequence", "sapo": "soft"}
 """Published methods that are `grpo` with another `group.ratio`."""
 Keep = Literal["nothing", "masters", "masters+moments"]
@@ -372,8 +374,9 @@ class TrainConfig(StepSection):
     `my_package.my_method:METHOD` (docs/extend.md)."""
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Keys of your own method."""
-    steps_first: Count = 520
-    """Optimiser steps of the small policy's first training, from random weights. Any other model starts trained."""
+    steps_first: Count | None = None
+    """Optimiser steps of the small policy's first training, from random weights; any other model starts trained. If not
+    set: `steps` if that has another value than its default, else 520."""
     batch: Count = 16
     """Samples per optimiser step, over all processes."""
     learning_rate_first: Positive | None = None
@@ -479,6 +482,13 @@ class TrainConfig(StepSection):
     opd: DistillConfig = DistillConfig()
     pretrain: PretrainConfig = PretrainConfig()
     stream: StreamConfig = StreamConfig()
+
+    @property
+    def first(self) -> int:
+        """Optimiser steps of the small policy's first training."""
+        if self.steps_first is not None:
+            return self.steps_first
+        return _FIRST if self.steps == type(self).model_fields["steps"].default else self.steps
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> "TrainConfig":

@@ -11,6 +11,7 @@ from schemas.tables.tag import Tag
 from storage.lake import Lake
 from tasks.shared.policies import policies
 from tasks.shared.reviews import LONGEST, require_name
+from tasks.shared.runs import run_named
 from tasks.shared.trajectories import episode_of, trajectories_beginning
 
 Subject = Literal["trajectory_id", "policy_version", "run_id"]
@@ -75,7 +76,7 @@ def tags_of(lake: Lake, names: Collection[str]) -> list[Tag]:
 
 
 def subjects_of(lake: Lake, names: Sequence[str]) -> dict[str, Subject]:
-    """Return the kind of each name; ids of trajectories may be abbreviated, and are whole in the result.
+    """Return the kind of each name; ids of trajectories and runs may be abbreviated, and are whole in the result.
 
     Raises:
         UsageError: no name is given.
@@ -96,6 +97,8 @@ def subjects_of(lake: Lake, names: Sequence[str]) -> dict[str, Subject]:
             subjects[name] = found[name]
         elif trajectories_beginning(lake, name, ("trajectories", "evaluation_trajectories")):
             subjects[episode_of(lake, name).trajectory_id] = "trajectory_id"
+        elif run := run_named(lake, name):
+            subjects[run.run_id] = "run_id"
         else:
             problem = f"`name`: there is no trajectory, policy or run {name[:80]!r}."
             raise UnknownId(problem, "`flywheel trajectories` and `flywheel status` list them.")

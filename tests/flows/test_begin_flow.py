@@ -15,8 +15,10 @@ from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.exchange.importing import Request
 from tasks.shared.lease import Claim
+from tasks.shared.many import decide_all
 from tasks.shared.policies import champion, policies, policy_row
 from tasks.shared.weights import checkpoint_folder
+from tests.fixtures.sentences import Sentences
 from tests.flows.conftest import Turned
 from tests.flows.test_adopt_flow import moved, with_policy
 from tests.flows.test_import_flow import data_set, line
@@ -53,6 +55,21 @@ def test_an_import_trains_a_given_model_without_an_environment(
     assert not lake.count("evaluations") and not lake.count("promotions")
     export_policy(lake, "retrained-0000", tmp_path / "out")
     AutoModelForImageTextToText.from_pretrained(tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_a_retraining_without_accepted_trajectories_names_the_commands_that_accept_them(
+    small: Config, tmp_path: Path, sentence: Sentences
+) -> None:
+    records = data_set(
+        tmp_path / "theirs", [line(number, completed=None, end="pyautogui.click()") for number in (0, 1)]
+    )
+    import_data(small, Request(format="agentnet", path=records))
+    with sentence.raises(UsageError, "no accepted trajectory yet, so nothing was trained", hint="--demonstrations"):
+        retrain_policy(small, None, train_only=True)
+    lake = Lake.open(small.lake)
+    decide_all(lake, lake.read("trajectories")["trajectory_id"].to_pylist(), "accept", "Ada")
+    assert "flywheel export --policy retrained-" in retrain_policy(small, None, train_only=True).line
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from schemas.config import config_of, load_config
 from schemas.config.load import refuse_renamed
 from schemas.config.profiles import config_file
-from schemas.config.training import GroupConfig
+from schemas.config.training import GroupConfig, TrainConfig
 from schemas.failure import EXIT_USAGE, UsageError
 from tests.fixtures.sentences import Sentences
 
@@ -198,3 +198,19 @@ def test_none_takes_a_limit_away_in_toml_and_on_the_command_line_and_is_a_text_e
     assert load_config(None, ["name=none"], {}).name == "none"
     with pytest.raises(UsageError, match=r"train\.steps"):
         load_config(None, ["train.steps=none"], {})
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        ({}, 520),
+        ({"steps": 20}, 20),
+        ({"steps_first": 30}, 30),
+        ({"steps": 20, "steps_first": 30}, 30),
+    ],
+)
+def test_the_first_training_takes_as_many_steps_as_others_if_only_those_are_set(
+    given: dict[str, int], first: int
+) -> None:
+    train = TrainConfig.model_validate(given)
+    assert train.first == first and TrainConfig.model_validate(train.model_dump()).first == first

@@ -57,6 +57,8 @@ def test_operations_on_many_take_beginnings(lake: Lake) -> None:
     decided = decide_all(lake, [f"{SHORT}4", ONE, OTHER], "accept", "Ada", dry_run=True)
     assert decided.trajectories == [ONE, OTHER]
     assert whole_ids(lake, ["tail0000", f"{SHORT}9", OTHER]) == ["tail0000", OTHER]
+    lake.append("stages", [{**DEFAULTS["stages"], "run_id": "28a2cf66d0e1"}])
+    assert [one.run_id for one in add_tag(lake, ["28a2cf66"], "base", "Ada")] == ["28a2cf66d0e1"]
     add_tag(lake, [f"{SHORT}4"], "flaky", "Ada")
     assert [one.trajectory_id for one in tags_of(lake, [ONE])] == [ONE]
     assert add_tag(lake, [ONE], "flaky", "Ada") == [] and len(remove_tag(lake, [f"{SHORT}4"], "flaky", "Ada")) == 1
