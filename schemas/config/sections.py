@@ -84,6 +84,9 @@ def _environment(name: str, given: Any) -> EnvironmentConfig:
             f"`{key}` is not a section of an environment.", "Write, for example, environments.miniwob.pages=2."
         )
     fields = {"kind": name, **given}
+    if not isinstance(fields["kind"], str):
+        problem = f"`{key}.kind`: {fields['kind']!r} is not the name of an environment."
+        raise UsageError(problem, f"Write, for example, {key}.kind=miniwob.")
     kind = seam("environments.registry:ENVIRONMENTS").class_of(fields["kind"], f"{key}.kind")
     return options_of(kind.section, fields, key)
 

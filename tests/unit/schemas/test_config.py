@@ -127,6 +127,13 @@ def test_a_wrong_word_is_refused_with_the_field_and_the_hint(path: Path, word: s
     assert refused.value.exit_code == EXIT_USAGE
 
 
+@pytest.mark.parametrize("kind", ["1", "true", "null", "[1]", "{}"])
+def test_the_kind_of_an_environment_is_a_text(path: Path, kind: str) -> None:
+    with pytest.raises(UsageError, match=r"`environments\.x\.kind`") as raised:
+        load_config(path, [f"environments.x.kind={kind}"], {})
+    assert raised.value.hint == "Write, for example, environments.x.kind=miniwob."
+
+
 def test_a_wrong_variable_is_refused_as_a_wrong_word_is(path: Path, sentence: Sentences) -> None:
     with sentence.raises(UsageError, "`uri`"):
         load_config(path, environ={"FLYWHEEL__LAKE__URL": "x"})
