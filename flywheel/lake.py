@@ -228,7 +228,7 @@ class OpenLake:
         Args:
             task: the task's id, or its last part.
             outcome: `success`, `failure`, `environment`, or `unknown` for an import without an outcome.
-            policy: a version, or a kind such as `explorer`.
+            policy: a version, `champion`, or a kind such as `explorer`.
             iteration: an iteration.
             route: the route that the filter or a reviewer chose, such as `sft`.
             gate: a gate that rejected the trajectory.
@@ -240,12 +240,16 @@ class OpenLake:
             limit: maximum number of rows.
 
         Raises:
-            UsageError: the outcome, route or order is unknown, or evaluations have no such field.
+            UsageError: the outcome, route or order is unknown; evaluations have no such field; no trajectory has the
+                task, policy, iteration, gate, seed or tag; or a number is out of range.
         """
-        from tasks.shared.finding import Wanted, find
+        from tasks.shared.finding import Wanted, find, refuse_unknown
 
         wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, tag, evaluations)
-        return [one.row for one in find(self.stored, wanted, limit, order=order)]
+        found = find(self.stored, wanted, limit, order=order)
+        if not found.total:
+            refuse_unknown(self.stored, wanted)
+        return [one.row for one in found]
 
     def annotate(
         self,

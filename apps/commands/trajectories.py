@@ -65,11 +65,8 @@ def list_(
 ) -> None:
     """Find trajectories by task, outcome, policy, iteration, route, gate, text, seed and tag."""
     from tasks.shared.finding import Wanted, find, refuse_unknown
-    from tasks.shared.policies import champion_if_any
 
     lake = open_lake(resolve(config, overrides))
-    if policy == "champion" and (champion := champion_if_any(lake)):
-        policy = champion.policy_version
     wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, tag, evaluations)
     found = find(lake, wanted, limit or (MOST if ids else 20), order=sort)
     if not found.total:

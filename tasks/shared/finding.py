@@ -14,6 +14,7 @@ from schemas.tables.trajectory import RecordedTrajectory, Trajectory
 from schemas.tables.verdict import ROUTES
 from storage.catalog import answers, ask
 from storage.lake import Lake
+from tasks.shared.policies import champion_if_any
 from tasks.shared.trajectories import episode_of
 
 Outcome = Literal["success", "failure", "environment", "unknown"]
@@ -21,6 +22,9 @@ Outcome = Literal["success", "failure", "environment", "unknown"]
 Order = Literal["newest", "oldest", "reward", "steps", "seconds"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ORDERS: tuple[Order, ...] = get_args(Order)
+_TEXTS = ("task", "outcome", "policy", "route", "gate", "text", "tag")
+_BITS = {"iteration": 32, "seed": 64, "limit": 64}
+"""Sizes of the integers that the query takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Wanted:
     outcome: str | None = None
     """One of `OUTCOMES`."""
     policy: str | None = None
-    """A policy version, or a kind such as `explorer`."""
+    """A policy version, `champion`, or a kind such as `explorer`."""
     iteration: int | None = None
     route: str | None = None
     """One of `schemas.tables.verdict.ROUTES`; a trajectory that no filter has processed has none."""
@@ -46,6 +50,13 @@ class Wanted:
     """Find the trajectories that evaluations keep, instead of collected ones. They have no route and no gate."""
 
     def __post_init__(self) -> None:
+        for name in _TEXTS:
+            try:
+                (getattr(self, name) or "").encode()
+            except UnicodeEncodeError:
+                raise UsageError(f"`{name}`: the text is not valid Unicode.", "Write the text in UTF-8.") from None
+        for name in ("iteration", "seed"):
+            _require_fitting(name, getattr(self, name))
         for name in ("route", "gate"):
             if self.evaluations and getattr(self, name) is not None:
                 fix = f"Leave `{name}` out, or find collected trajectories."
@@ -105,11 +116,12 @@ def find(lake: Lake, wanted: Wanted, limit: int = 20, offset: int = 0, order: st
         order: one of `ORDERS`; for `reward`, `steps` and `seconds`, the largest first.
 
     Raises:
-        UsageError: the order is unknown.
+        UsageError: the order is unknown, or the limit is below 1 or too large.
     """
+    _require_fitting("limit", limit, 1)
     if order not in ORDERS:
         raise UsageError(f"`sort`: {order!r} is unknown.", f"Take one of {', '.join(ORDERS)}.")
-    conditions = asdict(wanted)
+    conditions = {**asdict(wanted), "policy": _policy(lake, wanted.policy)}
     text = conditions.pop("text")
     pattern = re.escape(text) if text else None
     parameters = {**conditions, "pattern": pattern, "limit": limit, "offset": offset, "sort": order}
@@ -130,7 +142,8 @@ def refuse_unknown(lake: Lake, wanted: Wanted) -> None:
     for name in ("task", "policy", "iteration", "gate", "seed", "tag"):
         value = getattr(wanted, name)
         if value is not None and not find(lake, Wanted(**{name: value}, evaluations=wanted.evaluations), 1).total:
-            what = f"no trajectory was rejected by {value!r}" if name == "gate" else f"no trajectory has {value!r}"
+            shown = _policy(lake, value) if name == "policy" else value
+            what = f"no trajectory was rejected by {value!r}" if name == "gate" else f"no trajectory has {shown!r}"
             raise UsageError(f"`{name}`: {what}.", "`flywheel trajectories` without it lists all of them.")
 
 
@@ -145,6 +158,20 @@ def outcome_of(row: RecordedTrajectory) -> Outcome:
     if row.success is None:
         return "unknown" if row.failure_boundary is None else "environment"
     return "success" if row.success else "failure"
+
+
+def _policy(lake: Lake, name: str | None) -> str | None:
+    """Return the version for the name `champion`; other names stay, and also this one in a lake without policies."""
+    now = champion_if_any(lake) if name == "champion" else None
+    return now.policy_version if now else name
+
+
+def _require_fitting(name: str, value: int | None, least: int | None = None) -> None:
+    """Raise UsageError if a number is below the least allowed one, or is no integer of the query's size."""
+    most = 2 ** (_BITS[name] - 1) - 1
+    least = -most - 1 if least is None else least
+    if value is not None and not least <= value <= most:
+        raise UsageError(f"`{name}`: {value} is out of range.", f"Set {name} between {least} and {most}.")
 
 
 def _total(lake: Lake, parameters: dict[str, Any]) -> int:

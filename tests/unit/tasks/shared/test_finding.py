@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from flywheel.lake import OpenLake
 from schemas.action import Type, UseTool, to_json
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
+from schemas.tables.evaluation_trajectory import EvaluationTrajectory
+from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.shared.finding import Wanted, find, found_of
 from tests.fixtures.sentences import Sentences
@@ -90,6 +93,27 @@ def test_a_page_states_the_number_of_all_that_match(filled: Lake) -> None:
     assert (behind.rows, behind.total) == ([], 4)
 
 
+@pytest.mark.parametrize("evaluations", [False, True])
+def test_champion_is_the_name_of_the_current_champion(tmp_path: Path, evaluations: bool) -> None:
+    lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")))
+    lake.append("policies", [row("policies", policy_version="p1", status="champion")])
+    table = "evaluation_trajectories" if evaluations else "trajectories"
+    for name, version in (("own", "p1"), ("other", "p2")):
+        given = row("trajectories", trajectory_id=name, policy_version=version, policy="policy", suite="s")
+        known = (EvaluationTrajectory if evaluations else Trajectory).model_fields
+        lake.append(table, [{column: value for column, value in given.items() if column in known}])
+    found = OpenLake(lake).find(policy="champion", evaluations=evaluations)
+    assert [one.trajectory_id for one in found] == ["own"]
+    assert OpenLake(lake).find(policy="champion", text="nothing", evaluations=evaluations) == []
+
+
+def test_the_limits_of_numbers_are_found(filled: Lake) -> None:
+    for number in (-(2**63), 2**63 - 1):
+        assert find(filled, Wanted(seed=number), limit=2**63 - 1).rows == []
+    for number in (-(2**31), 2**31 - 1):
+        assert find(filled, Wanted(iteration=number)).rows == []
+
+
 def test_a_found_trajectory_has_its_decision_and_its_last_screen(filled: Lake) -> None:
     lost = found_of(filled, "lost")
     assert (lost.outcome, lost.route, lost.reason) == ("failure", "ct", "repeats: the same click five times")
@@ -104,6 +128,14 @@ def test_a_found_trajectory_has_its_decision_and_its_last_screen(filled: Lake) -
         (lambda lake: find(lake, Wanted(route="nowhere")), "route"),
         (lambda lake: find(lake, Wanted(), order="colour"), "sort"),
         (lambda lake: found_of(lake, "nobody"), "trajectory_id"),
+        (lambda lake: find(lake, Wanted(text="\udcff")), "text"),
+        (lambda lake: find(lake, Wanted(task="\udcff")), "task"),
+        (lambda lake: find(lake, Wanted(seed=2**70)), "seed"),
+        (lambda lake: find(lake, Wanted(iteration=2**40)), "iteration"),
+        (lambda lake: find(lake, Wanted(), limit=-1), "limit"),
+        (lambda lake: OpenLake(lake).find(limit=2**70), "limit"),
+        (lambda lake: OpenLake(lake).find(policy="nobody"), "policy"),
+        (lambda lake: OpenLake(lake).find(policy="champion", evaluations=True), "evaluations"),
     ],
 )
 def test_what_does_not_exist_is_refused_by_name(
