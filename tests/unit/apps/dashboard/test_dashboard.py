@@ -258,6 +258,13 @@ def test_selected_trajectories_are_counted_then_forgotten(site: TestClient, fres
     assert site.get(f"/trajectory/{ids[0]}").status_code == 404
 
 
+def test_the_page_of_trajectories_finds_those_of_the_champion(site: TestClient, fresh: Place) -> None:
+    names = (policy_row(fresh.lake, "champion").policy_version, "champion")
+    texts = [site.get(f"/trajectories?policy={name}&evaluations=true").text for name in names]
+    first, second = (re.findall(r"(\d+) in total", text) for text in texts)
+    assert first == second != ["0"]
+
+
 def test_trajectories_are_tagged_found_by_the_tag_and_untagged(site: TestClient) -> None:
     here, asked = {"origin": "http://127.0.0.1:8750"}, {"person": "Ada", "tag": "flaky"}
     where = {"filters": {"task": "two-steps", "iteration": 1}, "total": 12}
