@@ -169,9 +169,9 @@ def _policy(lake: Lake, name: str | None) -> str | None:
 def _require_fitting(name: str, value: int | None, least: int | None = None) -> None:
     """Raise UsageError if a number is below the least allowed one, or is no integer of the query's size."""
     most = 2 ** (_BITS[name] - 1) - 1
-    least = -most - 1 if least is None else least
-    if value is not None and not least <= value <= most:
-        raise UsageError(f"`{name}`: {value} is out of range.", f"Set {name} between {least} and {most}.")
+    lowest = -most - 1 if least is None else least
+    if value is not None and not lowest <= value <= most:
+        raise UsageError(f"`{name}`: {value} is out of range.", f"Set {name} between {lowest} and {most}.")
 
 
 def _total(lake: Lake, parameters: dict[str, Any]) -> int:
