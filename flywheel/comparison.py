@@ -60,7 +60,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class HistoryComparison:
     """Two lakes or two runs, and their differences."""
 
     a: Side
@@ -123,7 +123,7 @@ def is_lake(name: str) -> bool:
     return "://" in name or (Path(name) / NAME).is_file()
 
 
-def compare_lakes(config: Config, a: str, b: str) -> Comparison:
+def compare_lakes(config: Config, a: str, b: str) -> HistoryComparison:
     """Compares the lakes at two addresses. `lake.*` of the config has the credentials, `budget` the prices.
 
     Raises:
@@ -134,7 +134,7 @@ def compare_lakes(config: Config, a: str, b: str) -> Comparison:
         if not is_lake(name):
             raise UsageError(f"`{name}` is no lake, and the other name is one.", "Name two lakes, or two versions.")
     opened = (Lake.open(config.lake.model_copy(update={"uri": uri}), create=False) for uri in (a, b))
-    return Comparison(*(whole_lake(lake, config.budget) for lake in opened))
+    return HistoryComparison(*(whole_lake(lake, config.budget) for lake in opened))
 
 
 def whole_lake(lake: Lake, budget: BudgetConfig) -> Side:
@@ -145,7 +145,7 @@ def whole_lake(lake: Lake, budget: BudgetConfig) -> Side:
     return Side(lake.uri, champion, _outcomes(lake, champion), curve, rows, spent(lake, budget))
 
 
-def compare_runs(lake: Lake, budget: BudgetConfig, a: str, b: str) -> Comparison:
+def compare_runs(lake: Lake, budget: BudgetConfig, a: str, b: str) -> HistoryComparison:
     """Compares two runs of a lake.
 
     Args:
@@ -157,7 +157,7 @@ def compare_runs(lake: Lake, budget: BudgetConfig, a: str, b: str) -> Comparison
     Raises:
         UsageError: a name is no run of this lake.
     """
-    return Comparison(*(_run_side(lake, budget, require_run(lake, name)) for name in (a, b)))
+    return HistoryComparison(*(_run_side(lake, budget, require_run(lake, name)) for name in (a, b)))
 
 
 def require_run(lake: Lake, name: str) -> LakeRun:

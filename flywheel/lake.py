@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     from PIL import Image
 
-    from flywheel.comparison import Comparison
+    from flywheel.comparison import HistoryComparison
     from flywheel.difference import VersionComparison
     from schemas.action import Action
     from schemas.tables.review import Decision, Review
@@ -367,7 +367,7 @@ class OpenLake:
 
         return runs_of(self.stored)
 
-    def diff(self, a: str, b: str) -> "VersionComparison | Comparison":
+    def diff(self, a: str, b: str) -> "VersionComparison | HistoryComparison":
         """Compare two policies, data versions or runs, as `flywheel diff` does.
 
         Args:
@@ -387,12 +387,12 @@ class OpenLake:
             return compare_runs(self.stored, BudgetConfig(), a, b)
         return difference_of(self.stored, a, b)
 
-    def diff_lake(self, other: "OpenLake") -> "Comparison":
+    def diff_lake(self, other: "OpenLake") -> "HistoryComparison":
         """Compare this lake with another one by success, tasks, data, cost and config. The cost has no money."""
-        from flywheel.comparison import Comparison, whole_lake
+        from flywheel.comparison import HistoryComparison, whole_lake
         from schemas.config.operations import BudgetConfig
 
-        return Comparison(*(whole_lake(one.stored, BudgetConfig()) for one in (self, other)))
+        return HistoryComparison(*(whole_lake(one.stored, BudgetConfig()) for one in (self, other)))
 
     def seed_pairs(self, a: str, b: str, task: str) -> "list[SeedPair]":
         """Return the evaluation seeds of a task on which two policies were measured, with both outcomes.

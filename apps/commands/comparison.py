@@ -2,14 +2,14 @@
 
 from apps.commands.difference import SHOWN
 from apps.options import print_line
-from flywheel.comparison import Comparison
+from flywheel.comparison import HistoryComparison
 from schemas.tables.stage import label_of
 from tasks.running.budget import short
 from tasks.running.console import make_table, out
 from tasks.shared.status import IterationStatus
 
 
-def show_comparison(found: Comparison) -> None:
+def show_comparison(found: HistoryComparison) -> None:
     """Prints the comparison, the largest changes first."""
     a, b, console = found.a, found.b, out()
     table = make_table("<", f"<{a.name}", f"<{b.name}", gap=2)

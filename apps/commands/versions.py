@@ -12,7 +12,7 @@ from schemas.failure import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flywheel.comparison import Comparison
+    from flywheel.comparison import HistoryComparison
 
 
 def rollback(
@@ -102,7 +102,7 @@ def diff(
         show_pair(lake, versions[0], versions[1], task, seed, gif, strip, as_json)
 
 
-def _diff_wholes(compare: "Callable[[], Comparison]", kind: str, task: str | None, as_json: bool) -> None:
+def _diff_wholes(compare: "Callable[[], HistoryComparison]", kind: str, task: str | None, as_json: bool) -> None:
     """Prints two lakes or two runs."""
     from apps.commands.comparison import show_comparison
 

@@ -12,7 +12,7 @@ import polars as pl
 from apps.report import charts
 from apps.report.gather import EXPLORER, Overview, curriculum, gather
 from flywheel import OpenLake
-from flywheel.comparison import Comparison, compare_runs
+from flywheel.comparison import HistoryComparison, compare_runs
 from schemas.config import Config
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
@@ -78,7 +78,7 @@ class Gathered:
         """Returns each part of the budget, with its unit, spent amount and limit."""
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 
-    def runs_compared(self, a: str, b: str) -> Comparison:
+    def runs_compared(self, a: str, b: str) -> HistoryComparison:
         """Returns two runs and their differences; raises UsageError for an unknown run."""
         return self._once(f"runs {a} {b}", lambda: compare_runs(self.lake, self.config.budget, a, b))
 

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from flywheel.comparison import Comparison
+from flywheel.comparison import HistoryComparison
 from schemas.tables.policy import MEASURES
 from tasks.running.curve import (
     EXPLORED,
@@ -76,7 +76,7 @@ def collected(rows: pl.DataFrame) -> Spec | None:
     return specification(base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q") + line)
 
 
-def curves(found: Comparison) -> Spec | None:
+def curves(found: HistoryComparison) -> Spec | None:
     """Draws the success of two lakes or runs by the number of the iteration in each, with 95 % intervals."""
     names = [found.a.name[:SHORT_ID], found.b.name[:SHORT_ID]]
     values = [

@@ -15,7 +15,7 @@ from PIL import Image
 from polars.testing import assert_frame_equal
 
 import flywheel
-from flywheel.comparison import Comparison
+from flywheel.comparison import HistoryComparison
 from flywheel.difference import VersionComparison
 from schemas.action import Click, Hotkey
 from schemas.config.profiles import config_file
@@ -276,7 +276,7 @@ def test_policies_runs_and_lakes_are_compared_as_by_the_command(tmp_path: Path) 
     lake.stored.upsert("stages", [row | {"run_id": "the-second"} for row in rows if row["iteration"] > 0])
     assert [(run.run_id, run.iterations) for run in lake.runs()] == [("run", [-1, 0]), ("the-second", [1, 2])]
     runs = lake.diff("run", "the-second")
-    assert isinstance(runs, Comparison) and runs.success.mean == pytest.approx(0.25)
+    assert isinstance(runs, HistoryComparison) and runs.success.mean == pytest.approx(0.25)
     policies = lake.diff("policy-0000", "champion")
     assert isinstance(policies, VersionComparison) and policies.policies is not None
     assert lake.diff_lake(other).success.mean == 0.0
