@@ -240,14 +240,14 @@ class OpenLake:
             limit: maximum number of rows.
 
         Raises:
-            UsageError: the outcome, route or order is unknown; evaluations have no such field; no trajectory has the
-                task, policy, iteration, gate, seed or tag; or a number is out of range.
+            UsageError: the outcome, route or order is unknown; evaluations have no such field; none of the lake's
+                trajectories has the task, policy, iteration, gate, seed or tag; or a number is out of range.
         """
         from tasks.shared.finding import Wanted, find, refuse_unknown
 
         wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, tag, evaluations)
         found = find(self.stored, wanted, limit, order=order)
-        if not found.total:
+        if not found.total and find(self.stored, Wanted(evaluations=evaluations), 1).total:
             refuse_unknown(self.stored, wanted)
         return [one.row for one in found]
 
