@@ -135,7 +135,6 @@ def test_a_found_trajectory_has_its_decision_and_its_last_screen(filled: Lake) -
         (lambda lake: find(lake, Wanted(), limit=-1), "limit"),
         (lambda lake: OpenLake(lake).find(limit=2**70), "limit"),
         (lambda lake: OpenLake(lake).find(policy="nobody"), "policy"),
-        (lambda lake: OpenLake(lake).find(policy="champion", evaluations=True), "evaluations"),
     ],
 )
 def test_what_does_not_exist_is_refused_by_name(
@@ -169,3 +168,7 @@ def test_notation_of_actions_is_no_text_of_them(filled: Lake, text: str) -> None
         "steps", [row("steps", trajectory_id="won", iteration=1, step=1, actions=[to_json(Type(content=TYPED))])]
     )
     assert find(filled, Wanted(text=text)).total == 0
+
+
+def test_python_finds_nothing_where_a_lake_keeps_no_evaluation(filled: Lake) -> None:
+    assert OpenLake(filled).find(policy="champion", evaluations=True) == []
