@@ -155,7 +155,7 @@ def tag(
 ) -> None:
     """Tag trajectories, policies and runs, or write a note on them; without --tag and --note, show both."""
     from apps.commands.trajectories import tag_in_words
-    from tasks.shared.tags import add_tag, remove_tag, subjects_of, tags_of
+    from tasks.shared.tags import add_tag, remove_tag, subject_of, subjects_of, tags_of
 
     names, overrides = apart(named)
     names += ids_of(ids)
@@ -164,7 +164,10 @@ def tag(
         found = remove_tag(lake, names, tag, who)
     else:
         found = add_tag(lake, names, tag, who, note) if tag or note else tags_of(lake, subjects_of(lake, names))
-    print_result(as_json, found, lambda: [print_line(tag_in_words(one)) for one in found])
+    done = "removed: " if remove else ""
+    print_result(
+        as_json, found, lambda: [print_line(f"{subject_of(one)[1]}  {done}{tag_in_words(one)}") for one in found]
+    )
 
 
 VERBS = (rollback, diff, forget, tag)

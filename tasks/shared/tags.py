@@ -42,7 +42,7 @@ def add_tag(lake: Lake, names: Sequence[str], tag: str, person: str, note: str =
     """
     _require_valid(tag, note, person)
     subjects = subjects_of(lake, names)
-    there = {_subject_of(one) for one in tags_of(lake, subjects) if one.tag == tag and not note}
+    there = {subject_of(one) for one in tags_of(lake, subjects) if one.tag == tag and not note}
     rows = [_row(kind, name, tag, note, person) for name, kind in subjects.items() if (kind, name) not in there]
     lake.append("tags", rows)
     return rows
@@ -71,7 +71,7 @@ def tags_of(lake: Lake, names: Collection[str]) -> list[Tag]:
     """Return the tags and notes of trajectories, policies and runs that were not removed, oldest first."""
     rows = lake.rows(Tag)
     removed, wanted = {one.removes for one in rows}, set(names)
-    kept = [one for one in rows if one.removes is None and one.tag_id not in removed and _subject_of(one)[1] in wanted]
+    kept = [one for one in rows if one.removes is None and one.tag_id not in removed and subject_of(one)[1] in wanted]
     return sorted(kept, key=lambda one: one.created_at)
 
 
@@ -111,12 +111,13 @@ def _require_valid(tag: str, note: str, person: str) -> None:
         problem = f"`tag`: {tag[:40]!r} is no tag."
         raise UsageError(problem, "Use small letters, digits, `.`, `_` and `-`, at most 40, such as `flaky`.")
     if not tag and not note.strip():
-        raise UsageError("`tag`: there is neither a tag nor a note.", "Give --tag or --note.")
+        raise UsageError("`tag`: there is neither a tag nor a note.", "Give a tag or a note.")
     if len(note) > LONGEST["note"]:
         raise UsageError(f"`note`: {len(note):,} characters.", f"At most {LONGEST['note']:,} are kept.")
 
 
-def _subject_of(row: Tag) -> tuple[str, str]:
+def subject_of(row: Tag) -> tuple[str, str]:
+    """Return the column and the name of the trajectory, policy or run that a row is about."""
     for column in ("trajectory_id", "policy_version", "run_id"):
         if (name := getattr(row, column)) is not None:
             return column, name
