@@ -103,6 +103,9 @@ def better(resolution: float, alpha: float, beta: float) -> PromotionRule:
     return PromotionRule(0.0, 2 * resolution, alpha, beta, None)
 
 
+_MORE = "too few seeds to be sure: raise `evaluate.seeds`"
+
+
 def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | None:
     """Take an interim look at the test; return None if the test continues.
 
@@ -124,9 +127,9 @@ def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | 
         return None
     least = rule.least(found)
     if least is None or found.mean < least:
-        return _decision("hold", found, llr, "test undecided")
+        return _decision("hold", found, llr, "test undecided", f"; {_MORE}")
     risk = f"a candidate worse by {-rule.low:g} would pass with probability {100 * rule.risk(found):.1f} %"
-    return _decision("promote", found, llr, "test undecided", f"; {risk}")
+    return _decision("promote", found, llr, "test undecided", f"; {_MORE}; {risk}")
 
 
 def _grown(found: Paired, mean: float) -> float:
@@ -158,11 +161,11 @@ def without_test(outcome: Outcome, reason: str) -> PromotionDecision:
 _WORDS: dict[Outcome, str] = {"promote": "good enough", "hold": "not clearly good enough", "reject": "not good enough"}
 
 
-def _decision(outcome: Outcome, found: Paired, llr: float, test: str, risk: str = "") -> PromotionDecision:
+def _decision(outcome: Outcome, found: Paired, llr: float, test: str, more: str = "") -> PromotionDecision:
     at = found.interval
     pairs = counted(found.n, "pair")
     reason = (
         f"{_WORDS[outcome]}: {test} after {pairs} ({found.wins} won, {found.losses} lost); "
-        f"difference from the champion {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}){risk}"
+        f"difference from the champion {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}){more}"
     )
     return PromotionDecision(outcome, found.n, found.wins, found.losses, at.mean, at.low, at.high, llr, reason)

@@ -147,6 +147,7 @@ def test_a_decision_tells_its_numbers() -> None:
     assert (decision.pairs, decision.wins, decision.losses, decision.difference) == (3, 1, 1, 0.0)
     assert decision.llr is not None and math.isfinite(decision.llr)
     assert "test undecided after 3 pairs (1 won, 1 lost); difference from the champion +0.000" in decision.reason
+    assert "; too few seeds to be sure: raise `evaluate.seeds`; a candidate worse by 0.08" in decision.reason
 
 
 def test_nothing_to_compare_is_held_once_there_are_no_more_seeds() -> None:
