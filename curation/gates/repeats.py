@@ -25,8 +25,8 @@ class DuplicateOptions(Section):
 
     most_bits: Whole = 8
     """Maximum number of differing bits, of 512, between the hashes of equal screens; no more bits of their finer hashes
-    (`curation.pictures.detail`) may differ either. Screens with other colours are never equal if the coloured
-    parts have about 20 pixels or more in width and height."""
+    (`curation.pictures.detail`) may differ either. Other colours of parts from about 20x20 pixels on make
+    screens differ; those of smaller parts may not."""
     distance: Share = 0.02
     """Maximum distance of equal points in x and in y, as a share of the screen."""
 

@@ -2,9 +2,9 @@
 -- and how long it took.
 --
 -- Success is that of `views/measured_success.sql`; `held_out` is the same over the tasks that are only measured and
--- never trained on, and `synthesized` over made tasks. The explorer is measured once per lake, so its values are the same in every row. `wall_s` is the time
--- of the stages, and `orchestration_s` the time between them. The columns `own_*` are those of
--- `views/verified_rates.sql` for trajectories that the policy made alone.
+-- never trained on, and `synthesized` over made tasks. The explorer is measured once per lake, so its values are the
+-- same in every row. `wall_s` is the time of the stages, and `orchestration_s` the time between them. The columns
+-- `own_*` are those of `views/verified_rates.sql` for trajectories that the policy made alone.
 WITH
 measured_once AS MATERIALIZED (FROM measured_success),
 iterations AS (
