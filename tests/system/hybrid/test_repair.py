@@ -35,6 +35,8 @@ T = TypeVar("T")
 REWARD = RepairReward()
 PLAIN, TESTED, ISSUE = "repair-jsonpointer", "repair-lamps", "repair-example__lamps-1"
 """Tasks with recorded calls, with tests and calls, and with tests alone."""
+TIMES = {"tests_s": 60.0, "command_s": 60.0, "step_timeout_s": 120.0}
+"""Limits in seconds that a busy machine keeps."""
 SHARED: list[tuple[asyncio.Runner, RepairEnvironment, SandboxPool]] = []
 """The pool of one browser that the tests lease from, one after the other."""
 
@@ -48,7 +50,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         config = RepairConfig(
             kind="repair", browsers=1, pages=1, packages=("jsonpointer", "cronsim"), faults=12,
             sources=(str(written(folder / "lamps", LAMPS)),), bundles=str(folder / "issues.jsonl"),
-            repositories=str(folder),
+            repositories=str(folder), **TIMES,
         )  # fmt: skip
         environment = RepairEnvironment("repair", config)
         pool = runner.run(SandboxPool([environment]).__aenter__())
@@ -279,7 +281,7 @@ def test_the_editor_shows_the_repository() -> None:
 
 def refused(**keys: object) -> RepairEnvironment:
     """An environment whose only repository is refused."""
-    return RepairEnvironment("repair", RepairConfig.model_validate({"kind": "repair", "packages": (), **keys}))
+    return RepairEnvironment("repair", RepairConfig.model_validate({"kind": "repair", "packages": (), **TIMES, **keys}))
 
 
 def examined(environment: RepairEnvironment) -> str:
