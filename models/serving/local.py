@@ -1,18 +1,15 @@
 """Runs any image-text-to-text model with `transformers`: processor, chat template, generate.
 
-Prompts are prefilled up to their last token before `generate` continues them. The cache keeps keys and values of the
-last prompts, and a new prompt reuses those of its longest common prefix.
+Prompts are prefilled up to their last token, and decoded in slots (`models.serving.rows`). What was computed of recent
+prompts is kept, and a new prompt continues its longest common beginning with one of them.
 
 A token's keys and values depend only on the tokens and pictures up to it. So two steps' caches are equal for the shared
-prefix, except for rounding. Rows of a batch share different prefixes with kept prompts. So each row is prefilled alone
-and without padding; `generate` gets the rows together, padded on the left.
+prefix, except for rounding. Models of other kinds are prefilled and decoded by `generate`, in rows padded on the left.
 """
 
 import hashlib
 import inspect
 import random
-from bisect import bisect_left, insort
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -23,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, LinearAttentionLayer
 
 from models.completion import Completion
 from models.families.processor import read_processor
@@ -34,95 +31,20 @@ from models.padding import hold_padded
 from models.precision import compute_dtype
 from models.safe import read_whole
 from models.sampling import choose
+from models.serving.prompt_cache import Prefixes, Prompt, PromptCache, common
 from models.serving.rows import (
+    DELTANETS,
     ROOM,
-    Layers,
     PrefilledRow,
     PrefillRows,
     Slots,
     rows_attention_of,
+    separate_rows,
     use_one_call_for_screens,
 )
 from models.serving.seen import SeenScreens
 from schemas.config.policy import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
-
-Prompt = tuple[int, ...]
-"""Tokens of a prompt; each token of a picture is the picture's number, which is below 0."""
-
-
-class Prefixes:
-    """Cache of prompts' keys and values, up to a bound.
-
-    Args:
-        most_bytes: the bound that `trim` enforces; the least recently used prompts are dropped first.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most, self.held = most_bytes, 0
-        self._kept: OrderedDict[Prompt, Layers] = OrderedDict()
-        self._sorted: list[Prompt] = []
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def longest(self, prompt: Prompt) -> Layers | None:
-        """Finds the layers of the longest known prefix and marks it as used; None if no known prompt shares its first
-        token."""
-        # among sorted prompts, one of the two neighbours shares the longest prefix with this prompt
-        place = bisect_left(self._sorted, prompt)
-        neighbours = self._sorted[max(0, place - 1) : place + 1]
-        nearest = max(neighbours, key=lambda other: _common(other, prompt), default=())
-        shared = _common(nearest, prompt)
-        if not shared:
-            return None
-        self._kept.move_to_end(nearest)
-        return cut(self._kept[nearest], shared)
-
-    def keep(self, prompt: Prompt, layers: Layers) -> None:
-        """Keeps a prompt and drops a kept prefix of it; does nothing if it is a prefix of a kept one."""
-        place = bisect_left(self._sorted, prompt)
-        if place < len(self._sorted) and _begins(self._sorted[place], prompt):
-            return
-        if place and _begins(prompt, self._sorted[place - 1]):
-            self._drop(self._sorted[place - 1])
-        insort(self._sorted, prompt)
-        self._kept[prompt] = layers
-        self.held += _bytes(layers)
-
-    def trim(self) -> None:
-        """Drops the least recently used prompts until the bound holds."""
-        while self.held > self._most:
-            self._drop(next(iter(self._kept)))
-
-    def _drop(self, prompt: Prompt) -> None:
-        self.held -= _bytes(self._kept.pop(prompt))
-        del self._sorted[bisect_left(self._sorted, prompt)]
-
-
-def cut(layers: Layers, tokens: int) -> Layers:
-    """Returns the keys and values of the first tokens."""
-    return [(keys[:, :, :tokens], values[:, :, :tokens]) for keys, values in layers]
-
-
-def length(layers: Layers | None) -> int:
-    """Counts the tokens of layers."""
-    return layers[0][0].shape[2] if layers else 0
-
-
-def _begins(prompt: Prompt, beginning: Prompt) -> bool:
-    return prompt[: len(beginning)] == beginning
-
-
-def _common(one: Prompt, other: Prompt) -> int:
-    """Counts the equal tokens at the beginnings of two prompts."""
-    least = min(len(one), len(other))
-    return next((at for at in range(least) if one[at] != other[at]), least)
-
-
-def _bytes(layers: Layers) -> int:
-    return sum(part.numel() * part.element_size() for layer in layers for part in layer)
-
 
 _TEXT = frozenset({"input_ids", "attention_mask", "mm_token_type_ids"})
 _PICTURES = frozenset({"pixel_values", "image_grid_thw"})
@@ -145,13 +67,20 @@ class _PrefillRow:
     """Names of its pictures."""
     screen: int
     """Index of its first picture among those of the batch."""
-    known: Layers | None = None
-    """Keys and values of its longest kept beginning, and later of the whole prompt."""
+    known: PromptCache | None = None
+    """What is kept of its longest kept beginning, and later of the whole prompt."""
+    branch: int = 0
+    """Tokens that it has in common with another prompt, which cannot continue from `known`."""
+
+    @property
+    def tokens(self) -> int:
+        """Counts the known tokens."""
+        return self.known.tokens if self.known else 0
 
     @property
     def span(self) -> slice:
-        """Columns whose keys and values are not known."""
-        return slice(self.first + length(self.known), self.first + len(self.prompt))
+        """Columns that are not known."""
+        return slice(self.first + self.tokens, self.first + len(self.prompt))
 
     @property
     def skipped(self) -> int:
@@ -159,13 +88,13 @@ class _PrefillRow:
 
         Equal pictures have equal tokens, and no prompt ends with a picture, so no picture is shared in part.
         """
-        return sum(token < 0 for token, _ in groupby(self.prompt[: length(self.known)]))
+        return sum(token < 0 for token, _ in groupby(self.prompt[: self.tokens]))
 
 
 class Prefill:
-    """Prefills prompts, for a model with a plain cache and screens as grids of patches.
+    """Prefills prompts, for a model with known layers and screens as grids of patches.
 
-    Such models are Qwen2.5-VL and Qwen3-VL; other models are not prefilled.
+    Such models are Qwen2.5-VL, Qwen3-VL and Qwen3.5; other models are not prefilled.
 
     Args:
         model: a model of `transformers`.
@@ -176,9 +105,10 @@ class Prefill:
     def __init__(self, model: Any, seen: SeenScreens, most_bytes: int) -> None:
         self._model, self._seen = model, seen
         self._kept = Prefixes(most_bytes)
-        self._on = most_bytes > 0 and _is_plain(model)
+        self._on = most_bytes > 0 and _is_known(model)
         if self._on:
             use_one_call_for_screens(model)
+            separate_rows(model)
 
     def __call__(self, inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[PrefilledRow] | None:
         """Prefills a batch; None if `generate` must compute its prompts.
@@ -202,7 +132,7 @@ class Prefill:
             left = self._fill(left, inputs, positions)
         self._kept.trim()
         last, ends = inputs["input_ids"][:, -1].tolist(), positions[..., -1]
-        return [PrefilledRow(row.known or [], last[row.number], ends[:, row.number]) for row in rows]
+        return [PrefilledRow(row.known, last[row.number], ends[:, row.number]) for row in rows]
 
     def _fill(self, rows: Sequence[_PrefillRow], inputs: dict[str, Tensor], positions: Tensor) -> list[_PrefillRow]:
         """Computes keys and values of rows in one forward pass; returns rows that wait for the tokens of others.
@@ -214,13 +144,16 @@ class Prefill:
         """
         now, later = list[_PrefillRow](), list[_PrefillRow]()
         for row in rows:
-            row.known = self._kept.longest(row.prompt)
-            known = length(row.known)
-            if known == len(row.prompt):
+            row.known, row.branch = self._kept.longest(row.prompt)
+            if row.tokens == len(row.prompt):
                 continue
-            least = known + WAITS * (len(row.prompt) - known)
-            waits = any(_common(row.prompt, other.prompt) > least for other in now)
-            (later if waits else now).append(row)
+            least = row.tokens + WAITS * (len(row.prompt) - row.tokens)
+            waits_for = next((other for other in now if common(row.prompt, other.prompt) > least), None)
+            if waits_for is None:
+                now.append(row)
+            else:
+                waits_for.branch = max(waits_for.branch, common(row.prompt, waits_for.prompt))
+                later.append(row)
         if now:
             self._pass(now, inputs, positions)
         return later
@@ -239,30 +172,31 @@ class Prefill:
             given |= {name: torch.cat([one[name] for one in shown]) for name in _PICTURES}
             given["mm_token_type_ids"] = packed("mm_token_type_ids")
         places = torch.cat([positions[:, row.number, row.span] for row in rows], dim=1)[:, None]
-        cache = PrefillRows(
-            [row.known for row in rows], [row.span.stop - row.span.start for row in rows], places.device
-        )
+        sizes = [row.span.stop - row.span.start for row in rows]
+        marks = [max(0, min(row.branch - row.tokens, size)) % size for row, size in zip(rows, sizes, strict=True)]
+        cache = PrefillRows([row.known for row in rows], sizes, marks, places.device)
         with rows_attention_of(self._model):
             # the base model, since the logits of a prompt's inner tokens are not needed
             self._model.base_model(
                 **given, position_ids=places if len(places) > 1 else places[0], cache=cache, rows=cache, use_cache=True
             )
-        for row, layers in zip(rows, cache.filled, strict=True):
-            row.known = layers
-            self._kept.keep(row.prompt, layers)
+        for row, kept in zip(rows, cache.filled, strict=True):
+            row.known = kept
+            self._kept.keep(row.prompt, kept)
 
 
-def _is_plain(model: Any) -> bool:
-    """Checks whether the cache holds keys and values of every token, so that it can be cut anywhere."""
+def _is_known(model: Any) -> bool:
+    """Checks whether the cache holds keys and values of every token, or a gated DeltaNet's state."""
     config = model.generation_config
     if getattr(model.config, "is_encoder_decoder", False) or not model._supports_default_dynamic_cache():
         return False
     if config.use_cache is False or config.cache_implementation not in (None, "dynamic"):
         return False
-    layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
+    text = model.config.get_text_config(decoder=True)
+    kinds = {DynamicLayer, LinearAttentionLayer} if text.model_type in DELTANETS else {DynamicLayer}
     takes_positions = "position_ids" in inspect.signature(model.forward).parameters
     packs = hasattr(model.base_model, "language_model") and hasattr(model.base_model, "get_rope_index")
-    return takes_positions and packs and all(type(layer) is DynamicLayer for layer in layers)
+    return takes_positions and packs and {type(layer) for layer in DynamicCache(config=text).layers} <= kinds
 
 
 def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[_PrefillRow] | None:
@@ -356,7 +290,7 @@ class TransformersModel(LanguageModel):
                     replies = self._generate(inputs, sampler, max_tokens)
                     made |= {number: reply for (_, _, number), reply in zip(coming, replies, strict=True)}
                     continue
-                room = max(row.layers[0][0].shape[2] if row.layers else 0 for row in rows) + max_tokens
+                room = max(row.cache.tokens if row.cache else 0 for row in rows) + max_tokens
                 slots = self._roomy(slots, min(self._batch, len(chats)), room, rows[0], temperature, max_tokens)
                 for slot, row, (_, seed, number) in zip(free, rows, coming, strict=False):
                     slots.put(slot, row, random.Random(seed))

@@ -7,9 +7,10 @@ A row that has ended makes room for the next prompt, so short replies do not wai
 
 import random
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
@@ -20,6 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from models.attention import attend, by_length, has_kernel, variable_length
 from models.sampling import choose_drawn
+from models.serving.prompt_cache import Pair, PromptCache
 
 ROWS = "flywheel_rows"
 SCREENS = "flywheel_flash_rows"
@@ -30,8 +32,8 @@ ROOM = {"cpu": 64, "cuda": 1024}
 """Slots have room for a multiple of so many tokens; a GPU captures a step again for every other size."""
 EVERY = {"cpu": 1, "cuda": 8}
 """Tokens after which the host looks which rows have ended, for which it waits for a GPU."""
-Layers = list[tuple[Tensor, Tensor]]
-"""Keys and values of each layer, (1, heads, tokens, width)."""
+DELTANETS = ("qwen3_5_text", "qwen3_5_moe_text")
+"""Text stacks whose other layers are gated DeltaNets."""
 
 
 @contextmanager
@@ -90,21 +92,104 @@ for _name in (ROWS, SCREENS):
     ALL_ATTENTION_FUNCTIONS.register(_name, rows_attention)
 
 
-class PrefillRows:
-    """The cache of one prefill: keys and values of packed rows, each after its kept beginning.
+class DeltaState:
+    """The states of a gated DeltaNet layer for some rows, with the library's methods of a cache.
 
     Args:
-        known: kept layers of each row's beginning; None without one.
+        pair: inputs of the convolution and recurrent state (`PromptCache.states`); None before the first token.
+        fixed: whether states stay at their addresses, for a captured graph.
+    """
+
+    def __init__(self, pair: Pair | None, fixed: bool = False) -> None:
+        self._inputs, self._recurrent = pair or (None, None)
+        self._fixed = fixed
+
+    @property
+    def pair(self) -> Pair:
+        """Returns both states."""
+        assert self._inputs is not None and self._recurrent is not None
+        return self._inputs, self._recurrent
+
+    def get_conv_state(self, *_: Any, **__: Any) -> Tensor | None:
+        """Returns the last inputs of the convolution, (rows, channels, kernel)."""
+        return self._inputs
+
+    def get_recurrent_state(self, *_: Any, **__: Any) -> Tensor | None:
+        """Returns the recurrent state, (rows, heads, key width, value width)."""
+        return self._recurrent
+
+    def is_recording_past(self, _: int) -> bool:
+        """Returns whether earlier states are kept, too."""
+        return False
+
+    def update_conv_state(self, new: Tensor, _: int, conv_kernel_size: int) -> Tensor:
+        """Keeps the last inputs of several tokens; returns the kept ones and these, (rows, channels, tokens)."""
+        both = new if self._inputs is None else torch.cat([self._inputs, new], dim=2)
+        both = F.pad(both, (max(0, conv_kernel_size - both.shape[2]), 0))
+        self._inputs = both[:, :, -conv_kernel_size:].clone()
+        return both
+
+    def update_recurrent_state(self, new: Tensor, _: int) -> None:
+        """Keeps the recurrent state after the last token."""
+        if self._fixed and self._recurrent is not None:
+            self._recurrent.copy_(new)
+        else:
+            self._recurrent = new
+
+
+def _copied(pair: Pair) -> Pair:
+    """Copies states, which a kernel may change in place."""
+    return pair[0].clone(), pair[1].clone()
+
+
+def separate_rows(model: Any) -> None:
+    """Lets gated DeltaNet layers process each row alone, by the keyword `rows` of a forward pass."""
+    for module in model.modules():
+        if isinstance(mixer := getattr(module, "linear_attn", None), torch.nn.Module):
+            mixer.__class__ = _separate(type(mixer))
+
+
+@cache
+def _separate(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
+    return type(f"Separate{kind.__name__}", (_SeparateMixer, kind), {})
+
+
+class _SeparateMixer(torch.nn.Module):
+    """A gated DeltaNet layer for rows, before the library's class among the bases."""
+
+    layer_idx: int
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, rows: "PrefillRows | Slots | None" = None, **more: Any
+    ) -> Tensor:
+        """Maps (rows, tokens, width) to the same shape."""
+        forward = super().forward
+        if rows is None:
+            return forward(hidden_states=hidden_states, **more)
+        return rows.mix(lambda part, state: forward(hidden_states=part, cache=state), hidden_states, self.layer_idx)
+
+
+class PrefillRows:
+    """The cache of one prefill: what the layers keep of packed rows, each after its kept beginning.
+
+    Args:
+        known: what is kept of each row's beginning.
         new: number of packed tokens of each row.
+        marks: number of the packed tokens of each row after which states are kept, too; 0 for none.
         device: the model's.
     """
 
-    def __init__(self, known: Sequence[Layers | None], new: Sequence[int], device: torch.device) -> None:
-        self.filled: list[Layers] = [[] for _ in known]
-        """Keys and values of each row's whole prompt."""
-        self._known, self._new = known, list(new)
-        before = [layers[0][0].shape[2] if layers else 0 for layers in known]
+    def __init__(
+        self, known: Sequence[PromptCache | None], new: Sequence[int], marks: Sequence[int], device: torch.device
+    ) -> None:
+        before = [one.tokens if one else 0 for one in known]
         self._all = [old + more for old, more in zip(before, new, strict=True)]
+        self.filled = [
+            PromptCache(tokens, {}, {at: dict(state) for at, state in old.states.items()} if old else {})
+            for tokens, old in zip(self._all, known, strict=True)
+        ]
+        """What is kept of each row's whole prompt."""
+        self._known, self._before, self._new, self._marks = known, before, list(new), marks
         self._starts, self._key_starts = (
             torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=device) for sizes in (self._new, self._all)
         )
@@ -114,10 +199,23 @@ class PrefillRows:
         for row, old, *new in zip(
             self.filled, self._known, keys.split(self._new, dim=2), values.split(self._new, dim=2), strict=True
         ):
-            both = [torch.cat(pair, dim=2) for pair in zip(old[layer], new, strict=True)] if old else new
-            row.append((both[0].clone(), both[1].clone()) if not old else (both[0], both[1]))
-        made = [torch.cat([row[layer][part] for row in self.filled], dim=2) for part in (0, 1)]
+            both = [torch.cat(pair, dim=2) for pair in zip(old.keys[layer], new, strict=True)] if old else new
+            row.keys[layer] = (both[0].clone(), both[1].clone()) if not old else (both[0], both[1])
+        made = [torch.cat([row.keys[layer][part] for row in self.filled], dim=2) for part in (0, 1)]
         return made[0], made[1]
+
+    def mix(self, forward: Callable[[Tensor, DeltaState], Tensor], hidden: Tensor, layer: int) -> Tensor:
+        """Runs a gated DeltaNet layer on each row, and keeps its states, also where a row has a mark."""
+        made = []
+        for row, old, before, mark, part in zip(
+            self.filled, self._known, self._before, self._marks, hidden.split(self._new, dim=1), strict=True
+        ):
+            state, at = DeltaState(_copied(old.state[layer]) if old else None), before
+            for piece in part.split([mark, part.shape[1] - mark] if mark else [part.shape[1]], dim=1):
+                made.append(forward(piece, state))
+                at += piece.shape[1]
+                row.states.setdefault(at, {})[layer] = _copied(state.pair)
+        return torch.cat(made, dim=1)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         """Attends within each row; a token attends to its row's earlier tokens and itself."""
@@ -145,9 +243,9 @@ def _continued(query: Tensor, key: Tensor, value: Tensor, scaling: float | None)
 
 @dataclass(slots=True)
 class PrefilledRow:
-    """A prompt whose keys and values are computed, but those of its last token."""
+    """A prompt of which all tokens but the last are computed."""
 
-    layers: Layers
+    cache: PromptCache | None
     last: int
     """The prompt's last token."""
     positions: Tensor
@@ -181,8 +279,9 @@ class Slots:
         self.key, self.room = (count, axes, temperature, reply), room
         device = model.device
         self._model, self._temperature, self._graph = model, temperature, None
-        self._keys: list[Tensor] = []
-        self._values: list[Tensor] = []
+        self._keys: dict[int, Tensor] = {}
+        self._values: dict[int, Tensor] = {}
+        self._states: dict[int, DeltaState] = {}
         self._columns = torch.arange(room, device=device)
         self._lengths, self._taken = (torch.zeros(count, 1, dtype=torch.long, device=device) for _ in range(2))
         self._ids = torch.zeros(count, 1, dtype=torch.long, device=device)
@@ -195,26 +294,36 @@ class Slots:
 
     def put(self, slot: int, row: PrefilledRow, draw: random.Random) -> None:
         """Puts a prompt into a slot; its random numbers are drawn at once."""
-        if not self._keys and row.layers:
-            count, room = self.key[0], self.room
-            for made, part in ((self._keys, 0), (self._values, 1)):
-                shapes = [layer[part] for layer in row.layers]
-                made += [one.new_zeros(count, one.shape[1], room, one.shape[3]) for one in shapes]
-        size = row.layers[0][0].shape[2] if row.layers else 0
-        for layer, (keys, values) in enumerate(row.layers):
-            self._keys[layer][slot, :, :size] = keys[0]
-            self._values[layer][slot, :, :size] = values[0]
-        self._lengths[slot], self._ids[slot], self._taken[slot], self._ended[slot] = size, row.last, 0, False
+        kept = row.cache or PromptCache(0)
+        if not self._keys:
+            self._allocate(kept)
+        for layer, (keys, values) in kept.keys.items():
+            self._keys[layer][slot, :, : kept.tokens] = keys[0]
+            self._values[layer][slot, :, : kept.tokens] = values[0]
+        for layer, state in self._states.items():
+            for held, new in zip(state.pair, kept.state.get(layer, (0, 0)), strict=True):
+                held[slot] = new[0] if isinstance(new, Tensor) else new
+        self._lengths[slot], self._ids[slot], self._taken[slot], self._ended[slot] = kept.tokens, row.last, 0, False
         self._positions[:, slot, 0] = row.positions
         if self._temperature:
             reply = self._draws.shape[1]
             self._draws[slot] = torch.tensor([draw.random() for _ in range(reply)], dtype=torch.float64)
 
+    def _allocate(self, like: PromptCache) -> None:
+        """Allocates memory for every layer of a prompt."""
+        count, room = self.key[0], self.room
+        for layer, pair in like.keys.items():
+            made = [one.new_zeros(count, one.shape[1], room, one.shape[3]) for one in pair]
+            self._keys[layer], self._values[layer] = made
+        for layer, (inputs, recurrent) in like.state.items():
+            shaped = inputs.new_zeros(count, *inputs.shape[1:]), recurrent.new_zeros(count, *recurrent.shape[1:])
+            self._states[layer] = DeltaState(shaped, fixed=True)
+
     def grown(self, room: int) -> "Slots":
         """Gives every row more room, and returns the slots; a GPU captures a step again."""
         more = room - self.room
         self._keys, self._values = (
-            [F.pad(one, (0, 0, 0, more)) for one in held] for held in (self._keys, self._values)
+            {layer: F.pad(one, (0, 0, 0, more)) for layer, one in held.items()} for held in (self._keys, self._values)
         )
         self._columns, self.room, self._graph = torch.arange(room, device=self._columns.device), room, None
         return self
@@ -255,13 +364,18 @@ class Slots:
         made = F.scaled_dot_product_attention(grouped, key, value, attn_mask=self._mask, scale=scaling)
         return made.reshape(query.shape).transpose(1, 2)
 
+    def mix(self, forward: Callable[[Tensor, DeltaState], Tensor], hidden: Tensor, layer: int) -> Tensor:
+        """Runs a gated DeltaNet layer on a token of each row, and updates its states."""
+        return forward(hidden, self._states[layer])
+
     def get_seq_length(self, _: int = 0) -> int:
         """Returns 0: positions are always given."""
         return 0
 
     @property
     def _state(self) -> list[Tensor]:
-        return [self._lengths, self._ids, self._taken, self._ended, self._positions, self._tokens, self._logprobs]
+        rows = [self._lengths, self._ids, self._taken, self._ended, self._positions, self._tokens, self._logprobs]
+        return [*rows, *(one for state in self._states.values() for one in state.pair)]
 
     def _step(self) -> None:
         base = self._model.base_model

@@ -188,10 +188,10 @@ class PolicyConfig(Section):
     """Memory in MB for the vision tower's outputs of recent screens, which the next steps reuse; 0 for none. A screen
     of 1920 x 1080 takes about 20 MB in a model of 7 billion weights."""
     prefix_mb: Whole = 2048
-    """Memory in MB for keys and values of recent prompts; 0 for none. A step computes only the tokens after the longest
-    prefix that its prompt shares with a recent prompt. 4,000 tokens take about 230 MB in Qwen2.5-VL of 7 billion
-    weights, so a batch of 8 fits. With more concurrent trajectories, steps reuse little more than the common beginning
-    of all prompts."""
+    """Memory in MB for keys, values and states of recent prompts; 0 for none. A step computes only the tokens after the
+    longest prefix that its prompt shares with a recent prompt. 4,000 tokens take about 230 MB in Qwen2.5-VL of 7
+    billion weights, so a batch of 8 fits. With more concurrent trajectories, steps reuse little more than the common
+    beginning of all prompts."""
     server: ServerConfig = ServerConfig()
     hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
     """Width of the small policy's text stack: a multiple of 32, the width of an attention head."""
