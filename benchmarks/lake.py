@@ -82,6 +82,10 @@ CHOSEN = CurriculumConfig()
 TASKS = [f"synthetic/task-{number}" for number in range(50)]
 DRAWN = 5000
 """Samples of one training."""
+NO_IDS = pa.table({"trajectory_id": pa.array([], pa.string())})
+CONDITIONS = (
+    "task", "outcome", "policy", "iteration", "route", "gate", "text", "seed", "tag", "after", "before",
+)  # fmt: skip
 OF_FILES = ("continual_samples", "perception_samples", "training_samples", "version_changes")
 RATES = ("floor", "most_shown", "saturated", "hopeless_below", "saturated_above", "shown_rate", "forgetting", "method")
 
@@ -100,6 +104,14 @@ def queries(last: int) -> dict[str, dict[str, Any]]:
         "corrections_of": {"trajectory_id": "0" * 24},
         "demonstrations": {"tasks": TASKS, "seeds": list(range(100))},
         "drift": {**here, "window": 5},
+        "found_decisions": {"iterations": [last], "few": [], "found": NO_IDS},
+        "found_trajectories": {
+            **dict.fromkeys(CONDITIONS),
+            "evaluations": False,
+            "limit": 20,
+            "sort": "newest",
+            "with_text": NO_IDS,
+        },
         "exchange_trajectories": {"first": 0, "end": last + 1, "route": None},
         "gate_idle": {**here, "most": LOOKED_AT},
         "gate_known": {**here, "task": TASKS[0], "enough": ENOUGH, "most": LOOKED_AT},

@@ -222,6 +222,7 @@ class OpenLake:
         evaluations: bool = False,
         order: str = "newest",
         limit: int = 20,
+        after: str | None = None,
     ) -> "list[RecordedTrajectory]":
         """Find trajectories, as `flywheel trajectories` does.
 
@@ -238,15 +239,17 @@ class OpenLake:
             evaluations: find the trajectories that evaluations keep, instead of collected ones.
             order: `newest`, `oldest`, `reward`, `steps` or `seconds`; for the last three, the largest first.
             limit: maximum number of rows.
+            after: start after this trajectory, such as the last one of the previous page.
 
         Raises:
             UsageError: the outcome, route or order is unknown; evaluations have no such field; none of the lake's
-                trajectories has the task, policy, iteration, gate, seed or tag; or a number is out of range.
+                trajectories has the task, policy, iteration, gate, seed or tag; there is no trajectory `after`; or a
+                number is out of range.
         """
         from tasks.shared.finding import Wanted, find, refuse_unknown
 
         wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, tag, evaluations)
-        found = find(self.stored, wanted, limit, order=order)
+        found = find(self.stored, wanted, limit, order, after)
         if not found.total and find(self.stored, Wanted(evaluations=evaluations), 1).total:
             refuse_unknown(self.stored, wanted)
         return [one.row for one in found]

@@ -30,6 +30,7 @@ from storage.objects import ObjectStore
 from storage.scan import last_of_each_key, scan
 from storage.schema_marker import SchemaMarker, make_marker, read_marker, renew_marker
 from storage.table import StoredTable, sizes_of
+from storage.texts import TextIndex
 from storage.tombstones import Tombstones
 
 R = TypeVar("R", bound=Row)
@@ -57,6 +58,7 @@ class Lake:
         self._mark = mark
         self._lock = threading.RLock()
         self._noted: list[set[str]] = []
+        self._texts = TextIndex()
         self._tombstones = Tombstones(self._forgotten)
         self._copies = None if place.local or not config.cache_mb else self._cache(config.cache_mb * 1_000_000)
         self._tables = {
@@ -197,6 +199,21 @@ class Lake:
         """Count the rows of a table. Raises the errors of `read`."""
         condition = filters.expression(where)
         return self._read(table).read(version, lambda there: there.count_rows(filter=condition))
+
+    def find_text(self, text: str, tables: Iterable[str], iteration: int | None = None) -> pa.Table:
+        """Return the ids of the trajectories that hold a text, in any case, as a table with the column
+        `trajectory_id`. An id may be in several rows.
+
+        The first search of a process reads the texts of all data files, and later ones only those of new files.
+
+        Args:
+            text: the text, of at least one character.
+            tables: tables of `storage.texts.TEXTS`, whose latest version is searched.
+            iteration: search only the rows of this iteration.
+        """
+        found = [self._texts.find(self._read(table), text, iteration) for table in tables]
+        chunks = [chunk for one in found for chunk in one.chunks]
+        return pa.table({"trajectory_id": pa.chunked_array(chunks, pa.string())})
 
     def iterations(self, table: str) -> list[int]:
         """Return the iterations with rows in a table that is partitioned by iteration, in order. Reads no rows."""

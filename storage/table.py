@@ -112,6 +112,12 @@ class StoredTable:
         with self.lock:
             return self._place.patiently(self._refreshed)
 
+    def names(self) -> AbstractSet[str]:
+        """Return the names of the latest version's files; empty if the table does not exist yet."""
+        with self.lock:
+            handle = self.handle()
+            return frozenset[str]() if handle is None else self._files_of(handle)
+
     def at(self, version: int | None) -> DeltaTable | None:
         """Return the handle of a version; of the latest if not given."""
         if version is None:

@@ -60,22 +60,24 @@ def list_(
     ] = False,
     sort: Annotated[str, typer.Option(help="newest, oldest, reward, steps or seconds.")] = "newest",
     limit: Annotated[int | None, typer.Option(min=1, max=MOST, help="Maximum number; 20, or all with --ids.")] = None,
+    after: Annotated[str | None, typer.Option(help="List those after this trajectory, for the next page.")] = None,
     ids: Annotated[bool, typer.Option("--ids", help="Print ids alone, one a line, for other commands' --ids.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find trajectories by task, outcome, policy, iteration, route, gate, text, seed and tag."""
-    from tasks.shared.finding import Wanted, find, refuse_unknown
+    from tasks.shared.finding import Wanted, find, matching, refuse_unknown
 
     lake = open_lake(resolve(config, overrides))
     wanted = Wanted(task, outcome, policy, iteration, route, gate, text, seed, tag, evaluations)
-    found = find(lake, wanted, limit or (MOST if ids else 20), order=sort)
-    if not found.total:
+    found = None if ids else find(lake, wanted, limit or 20, sort, after)
+    page = found.matching if found else matching(lake, wanted, limit or MOST, sort, after)
+    if not page.total:
         refuse_unknown(lake, wanted)
-    if ids:
-        for one in found:
-            print_line(one.row.trajectory_id)
+    if found is None:
+        for one in page.ids:
+            print_line(one)
         return
-    shown = {"total": found.total, "trajectories": [_as_dict(one) for one in found]}
+    shown = {"total": found.total, "after": found.after, "trajectories": [_as_dict(one) for one in found]}
     print_result(as_json, shown, lambda: _print_found(found))
 
 
@@ -216,6 +218,8 @@ def _print_found(found: "Found") -> None:
     if found.rows:
         out().print(table)
     print_line(f"{len(found.rows):,} of {found.total:,} trajectories that match.")
+    if found.after:
+        print_line(f"The next ones: --after {found.after}")
 
 
 def tag_in_words(one: "Tag") -> str:

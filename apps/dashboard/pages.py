@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from apps.commands.comparison import label_of_pair
 from apps.commands.lineage import lineage_of_policy
 from apps.desk.desk import Desk
-from apps.desk.pages import Chosen, Number, page
+from apps.desk.pages import Chosen, page
 from apps.desk.retraining import RetrainingStatus
 from apps.quality.gather import quality_of
 from apps.report.build import vega
@@ -129,7 +129,6 @@ def _data_router(desk: Desk) -> APIRouter:
 
     @routes.get("/trajectories")
     def trajectories(
-        number: Number = 0,
         task: Given = None,
         iteration: Chosen = None,
         policy: Given = None,
@@ -141,11 +140,13 @@ def _data_router(desk: Desk) -> APIRouter:
         tag: Given = None,
         evaluations: Ticked = False,
         sort: str = "newest",
+        after: Given = None,
+        before: Given = None,
     ) -> HTMLResponse:
         given = {"task": task, "outcome": outcome, "iteration": iteration, "policy": policy, "route": route}
         given |= {"gate": gate, "text": text, "seed": seed, "tag": tag, "evaluations": evaluations}
         try:
-            shown = find(lake, Wanted(**given), size, number * size, sort)
+            shown = find(lake, Wanted(**given), size, sort, after, before)
         except UsageError as error:
             raise HTTPException(422, str(error)) from None
         tasks = sorted(lake.read("tasks", ["task_id"])["task_id"].to_pylist())
@@ -154,7 +155,7 @@ def _data_router(desk: Desk) -> APIRouter:
         given["evaluations"] = "true" if evaluations else ""
         more = urlencode({name: value for name, value in (given | {"sort": sort}).items() if value != ""})
         return page(
-            "trajectories", found=shown, page=number, size=size, tasks=tasks, given=given, sort=sort, more=more,
+            "trajectories", found=shown, tasks=tasks, given=given, sort=sort, more=more,
             outcomes=OUTCOMES, routes=ROUTES, orders=ORDERS, gates=found.gates(), filters=json.dumps(filters),
             champion=found.champion(), formats=sorted(FORMATS.names),
         )  # fmt: skip

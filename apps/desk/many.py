@@ -13,13 +13,12 @@ from apps.desk.exports import KEPT, ExportedFile, export_file, write_export
 from common.text import Storable
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.shared.finding import Wanted, find
+from tasks.shared.finding import Wanted, matching
 from tasks.shared.many import MOST, Decided, decide_all, undo_batch
 from tasks.shared.reviews import require_name
 from tasks.shared.tags import add_tag, remove_tag
 
 Seed = Annotated[int | None, Field(ge=0, lt=2**63)]
-Total = Annotated[int | None, Field(ge=0, le=MOST)]
 
 
 class Filters(BaseModel):
@@ -52,8 +51,8 @@ class Many(BaseModel):
     ids: Annotated[list[str], Field(max_length=MOST)] | None = None
     """The selected trajectories; null for all that match the filters."""
     filters: Filters = Filters()
-    total: Total = None
-    """Number of matching trajectories that the page showed."""
+    members: str | None = None
+    """Fingerprint of the matching trajectories when the page was loaded (`Matching.members`)."""
 
 
 class ManyDecided(Many):
@@ -141,11 +140,13 @@ def router(desk: Desk) -> APIRouter:
 
 
 def _names(lake: Lake, given: Many) -> list[str]:
-    """Returns the ids; raises UsageError if the number of those that match is not what the page showed."""
+    """Returns the ids; raises UsageError if other trajectories match than when the page was loaded, or too many."""
     if given.ids is not None:
         return given.ids
-    found = find(lake, given.filters.wanted, MOST)
-    if found.total != given.total:
-        problem = f"`total`: {found.total:,} trajectories match now, and the page showed {given.total}."
+    found = matching(lake, given.filters.wanted, MOST)
+    if found.members != given.members:
+        problem = f"`members`: the page was loaded with other trajectories than the {found.total:,} that match now."
         raise UsageError(problem, "Load the page again, then decide.")
-    return [one.row.trajectory_id for one in found]
+    if found.total > MOST:
+        raise UsageError(f"`filters`: {found.total:,} trajectories match.", f"Filter further, to {MOST:,} at most.")
+    return found.ids

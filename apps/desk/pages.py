@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from fastapi import Path as InPath
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -99,8 +100,11 @@ def router(desk: Desk) -> APIRouter:
     size = desk.config.desk.page_size
 
     @routes.get("/queue")
-    def queue(asking: Asking, number: Number = 0, task: str | None = None, iteration: Chosen = None) -> HTMLResponse:
+    def queue(asking: Asking, number: Number = 0, task: str | None = None, iteration: Chosen = None) -> Response:
         places = desk.queue.places(size + 1, number * size, task or None, iteration, asking)
+        if number and not places:  # reviewed meanwhile, or a page behind the last one
+            first = {"task": task or "", "iteration": "" if iteration is None else iteration}
+            return RedirectResponse(f"/queue?{urlencode(first)}", 303)
         tasks = sorted(desk.lake.read("tasks", ["task_id"])["task_id"].to_pylist())
         return page(
             "queue", places=places[:size], more=len(places) > size, page=number, size=size, tasks=tasks,

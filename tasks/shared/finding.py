@@ -3,16 +3,17 @@
 The query is `storage/queries/found_trajectories.sql`.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
+
+import pyarrow as pa
 
 from schemas.failure import UsageError
 from schemas.tables.evaluation_trajectory import EvaluationTrajectory
 from schemas.tables.trajectory import RecordedTrajectory, Trajectory
 from schemas.tables.verdict import ROUTES
-from storage.catalog import answers, ask
+from storage.catalog import session
 from storage.lake import Lake
 from tasks.shared.policies import champion_if_any
 from tasks.shared.trajectories import episode_of
@@ -25,6 +26,12 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 _TEXTS = ("task", "outcome", "policy", "route", "gate", "text", "tag")
 _BITS = {"iteration": 32, "seed": 64, "limit": 64}
 """Sizes of the integers that the query takes."""
+_FEW = 200
+"""Maximum number of trajectories that the query of decisions looks up one by one, before it sorts the decisions."""
+Run = Callable[..., pa.Table]
+"""Runs a query of a session (`storage.catalog.session`)."""
+MAX_TEXT = 50_000
+"""Maximum characters of a text to find. The search compiles the text; its limit is below 200,000 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class Wanted:
                 (getattr(self, name) or "").encode()
             except UnicodeEncodeError:
                 raise UsageError(f"`{name}`: the text is not valid Unicode.", "Write the text in UTF-8.") from None
+        if len(self.text or "") > MAX_TEXT:
+            raise UsageError(f"`text`: {len(self.text or ''):,} characters.", f"Search for {MAX_TEXT:,} at most.")
         for name in ("iteration", "seed"):
             _require_fitting(name, getattr(self, name))
         for name in ("route", "gate"):
@@ -86,52 +95,107 @@ class FoundTrajectory:
 
 
 @dataclass(frozen=True, slots=True)
+class Matching:
+    """One page of the ids of the trajectories that match, and facts about all that match."""
+
+    ids: list[str]
+    iterations: list[int]
+    """Iteration of each trajectory of the page."""
+    total: int
+    """Number of all trajectories that match."""
+    ahead: int
+    """Number of matching trajectories before the page."""
+    members: str
+    """Fingerprint of all that match, which is the same for the same trajectories in any order."""
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """One page of the trajectories that match."""
 
     rows: list[FoundTrajectory]
-    total: int
-    """Number of all trajectories that match."""
+    matching: Matching
 
     def __iter__(self) -> Iterator[FoundTrajectory]:
         return iter(self.rows)
 
+    @property
+    def total(self) -> int:
+        """Number of all trajectories that match."""
+        return self.matching.total
 
-@dataclass(frozen=True, slots=True)
-class _FoundId:
-    trajectory_id: str
-    iteration: int
-    total: int
-    place: int
+    @property
+    def before(self) -> str | None:
+        """The first trajectory of the page, if others are before it."""
+        return self.matching.ids[0] if self.rows and self.matching.ahead else None
+
+    @property
+    def after(self) -> str | None:
+        """The last trajectory of the page, if others are after it."""
+        return self.matching.ids[-1] if self.matching.ahead + len(self.rows) < self.total and self.rows else None
 
 
-def find(lake: Lake, wanted: Wanted, limit: int = 20, offset: int = 0, order: str = "newest") -> Found:
-    """Find trajectories.
+def find(
+    lake: Lake,
+    wanted: Wanted,
+    limit: int = 20,
+    order: str = "newest",
+    after: str | None = None,
+    before: str | None = None,
+) -> Found:
+    """Find trajectories. The arguments and errors are those of `matching`."""
+    kind = EvaluationTrajectory if wanted.evaluations else Trajectory
+    with session(lake, "found_trajectories", "found_decisions") as run:
+        page = _matching(lake, run, wanted, limit, order, after, before)
+        return Found(_found(run, kind, page.ids, page.iterations), page)
+
+
+def matching(
+    lake: Lake,
+    wanted: Wanted,
+    limit: int = 20,
+    order: str = "newest",
+    after: str | None = None,
+    before: str | None = None,
+) -> Matching:
+    """Find the ids of trajectories. The page is relative to a trajectory, so that new trajectories do not shift it.
 
     Args:
         lake: the lake.
         wanted: the conditions.
-        limit: maximum number of rows.
-        offset: number of matching trajectories before the first row.
+        limit: maximum number of trajectories of the page.
         order: one of `ORDERS`; for `reward`, `steps` and `seconds`, the largest first.
+        after: start the page after this trajectory, which need not match.
+        before: end the page before this trajectory, which need not match. Where fewer than `limit` are before it, the
+            page is the first one.
 
     Raises:
-        UsageError: the order is unknown, or the limit is below 1 or too large.
+        UsageError: the order is unknown, the limit is below 1 or too large, or there is no trajectory `after` or
+            `before`, or both are given.
     """
+    with session(lake, "found_trajectories") as run:
+        return _matching(lake, run, wanted, limit, order, after, before)
+
+
+def _matching(
+    lake: Lake, run: Run, wanted: Wanted, limit: int, order: str, after: str | None, before: str | None
+) -> Matching:
     _require_fitting("limit", limit, 1)
     if order not in ORDERS:
         raise UsageError(f"`sort`: {order!r} is unknown.", f"Take one of {', '.join(ORDERS)}.")
-    conditions = {**asdict(wanted), "policy": _policy(lake, wanted.policy)}
-    text = conditions.pop("text")
-    pattern = re.escape(text) if text else None
-    parameters = {**conditions, "pattern": pattern, "limit": limit, "offset": offset, "sort": order}
-    places = answers(lake, _FoundId, "found_trajectories", **parameters)
-    if not places:
-        return Found([], 0 if offset == 0 else _total(lake, parameters))
-    ids, iterations = [one.trajectory_id for one in places], sorted({one.iteration for one in places})
-    kind = EvaluationTrajectory if wanted.evaluations else Trajectory
-    rows = {row.trajectory_id: row for row in lake.rows(kind, {"iteration": iterations, "trajectory_id": ids})}
-    return Found(_with_decisions(lake, [rows[one] for one in ids]), places[0].total)
+    if after is not None and before is not None:
+        raise UsageError("`after`, `before`: both are given.", "Give one of them.")
+    for field, name in (("after", after), ("before", before)):
+        if name is not None:
+            _require_listed(lake, wanted.evaluations, field, name)
+    conditions = {**asdict(wanted), "policy": _policy(lake, wanted.policy), "text": wanted.text or None}
+    place = {"limit": limit, "sort": order, "after": after, "before": before}
+    rows = run("found_trajectories", **conditions, **place, with_text=_with_text(lake, wanted))
+    total, members, ahead = (rows[name][0].as_py() for name in ("total", "members", "ahead"))
+    ids, iterations = (rows[name].drop_null().to_pylist() for name in ("trajectory_id", "iteration"))
+    if before is not None and len(ids) < limit:
+        return _matching(lake, run, wanted, limit, order, None, None)
+    return Matching(ids, iterations, total, ahead, members)
 
 
 def refuse_unknown(lake: Lake, wanted: Wanted) -> None:
@@ -150,7 +214,8 @@ def refuse_unknown(lake: Lake, wanted: Wanted) -> None:
 def found_of(lake: Lake, name: str) -> FoundTrajectory:
     """Return a trajectory with the decision about it; raises UsageError if no trajectory has this id."""
     row = episode_of(lake, name)
-    return _with_decisions(lake, [row])[0]
+    with session(lake, "found_decisions") as run:
+        return _found(run, type(row), [row.trajectory_id], [row.iteration])[0]
 
 
 def outcome_of(row: RecordedTrajectory) -> Outcome:
@@ -174,17 +239,37 @@ def _require_fitting(name: str, value: int | None, least: int | None = None) -> 
         raise UsageError(f"`{name}`: {value} is out of range.", f"Set {name} between {lowest} and {most}.")
 
 
-def _total(lake: Lake, parameters: dict[str, Any]) -> int:
-    first = answers(lake, _FoundId, "found_trajectories", **{**parameters, "limit": 1, "offset": 0})
-    return first[0].total if first else 0
+def _require_listed(lake: Lake, evaluations: bool, field: str, name: str) -> None:
+    """Raise UsageError if there is no such trajectory, which has a place in every order."""
+    table = "evaluation_trajectories" if evaluations else "trajectories"
+    if not lake.count(table, {"trajectory_id": name}):
+        problem = f"`{field}`: there is no trajectory {name[:40]!r} in this list."
+        raise UsageError(problem, "Open the list again from its first page.")
 
 
-def _with_decisions(lake: Lake, rows: Sequence[RecordedTrajectory]) -> list[FoundTrajectory]:
-    ids, iterations = [row.trajectory_id for row in rows], sorted({row.iteration for row in rows})
-    table = ask(lake, "found_decisions", ids=ids, iterations=iterations)
-    about = {one["trajectory_id"]: one for one in table.to_pylist()}
+def _with_text(lake: Lake, wanted: Wanted) -> pa.Table:
+    """Return the trajectories that hold the text, or an empty table without a text."""
+    kept = ("evaluation_trajectories", "evaluation_steps")
+    tables = (*(kept if wanted.evaluations else ("trajectories", "steps")), "verdicts")
+    return lake.find_text(wanted.text or "", tables if wanted.text else (), wanted.iteration)
+
+
+def _found(
+    run: Run, kind: type[RecordedTrajectory], ids: Sequence[str], iterations: Sequence[int]
+) -> list[FoundTrajectory]:
+    """Return trajectories, which are in these iterations, with the decisions about them."""
+    if not ids:
+        return []
+    found = pa.table({"trajectory_id": pa.array(ids, pa.string())})
+    few = list(ids) if len(ids) <= _FEW else None
+    rows = run("found_decisions", found=found, few=few, iterations=sorted(set(iterations))).to_pylist()
+    about = {row["trajectory_id"]: row for row in rows}
     return [
-        FoundTrajectory(row, found["route"], found["reason"] or "", found["screenshot"])
-        for row in rows
-        for found in [about[row.trajectory_id]]
+        FoundTrajectory(
+            kind.model_construct(**{name: row[name] for name in kind.model_fields}),
+            row["route"],
+            row["reason"] or "",
+            row["screenshot"],
+        )
+        for row in (about[name] for name in ids)
     ]

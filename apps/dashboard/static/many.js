@@ -82,7 +82,7 @@ form?.addEventListener("submit", async (event) => {
   event.preventDefault();
   const who = person();
   if (!who) return;
-  const which = matching() ? { filters: JSON.parse(form.dataset.filters), total: Number(form.dataset.total) } : { ids: chosen() };
+  const which = matching() ? { filters: JSON.parse(form.dataset.filters), members: form.dataset.members } : { ids: chosen() };
   which.person = who;
   const [path, body, then] = work(form.elements.decision.value, form.elements.note.value.trim(), which);
   at("decide").disabled = true;

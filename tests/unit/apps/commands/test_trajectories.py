@@ -21,11 +21,17 @@ def longest(place: Place) -> str:
 
 def test_alone_it_lists_and_its_json_has_the_same(place: Place) -> None:
     listed = run(place, "--outcome", "failure", "--limit", "3")
-    assert listed.exit_code == 0 and listed.output.rstrip().endswith("trajectories that match.")
+    assert listed.exit_code == 0 and "3 of 24 trajectories that match." in listed.output
     found = json.loads(run(place, "list", "--outcome", "failure", "--limit", "3", "--json").output)
     assert len(found["trajectories"]) == 3 < found["total"]
     for one in found["trajectories"]:
         assert one["outcome"] == "failure" and one["trajectory_id"] in listed.output
+    assert f"--after {found['after']}" in listed.output
+    rest = json.loads(run(place, "--outcome", "failure", "--limit", "21", "--after", found["after"], "--json").output)
+    assert len(rest["trajectories"]) == 21 and rest["after"] is None
+    assert not {one["trajectory_id"] for one in rest["trajectories"]} & {
+        one["trajectory_id"] for one in found["trajectories"]
+    }
 
 
 def test_one_is_shown_with_its_steps_and_drawn(place: Place, tmp_path: Path) -> None:

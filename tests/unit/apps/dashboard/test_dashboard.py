@@ -197,6 +197,12 @@ def test_a_policys_page_lists_the_pairs_that_decided_and_each_opens(site: TestCl
         assert site.get(link.replace("&amp;", "&")).status_code == 200
 
 
+def members_of(page: str) -> str:
+    """The fingerprint of the trajectories that match the filters of a page of the list."""
+    (members,) = re.findall(r'data-members="(\d+)"', page)
+    return members
+
+
 def test_selected_or_all_matching_trajectories_are_decided_on_and_that_is_undone(
     site: TestClient, fresh: Place
 ) -> None:
@@ -204,9 +210,11 @@ def test_selected_or_all_matching_trajectories_are_decided_on_and_that_is_undone
     asked = {"decision": "reject", "person": "Ada", "filters": {"outcome": "success", "iteration": 1}}
     page = site.get("/trajectories?outcome=success&iteration=1").text
     assert 'data-total="12"' in page and page.count('name="pick"') == 12
-    moved = site.post("/api/decisions", json=asked | {"total": 11}, headers=here)
-    assert moved.status_code == 422 and "12 trajectories match now" in moved.json()["error"]
-    done = site.post("/api/decisions", json=asked | {"total": 12}, headers=here)
+    others = members_of(site.get("/trajectories?outcome=failure&iteration=1").text)
+    for members in ({}, {"members": others}):
+        moved = site.post("/api/decisions", json=asked | members, headers=here)
+        assert moved.status_code == 422 and "12 that match now" in moved.json()["error"]
+    done = site.post("/api/decisions", json=asked | {"members": members_of(page)}, headers=here)
     assert done.status_code == 201 and len(done.json()["trajectories"]) == 12
     assert find(fresh.lake, Wanted(gate="person")).total == 12
     undone = site.post(f"/api/decisions/{done.json()['batch']}/undo", json={"person": "Ada"}, headers=here)
@@ -267,7 +275,8 @@ def test_the_page_of_trajectories_finds_those_of_the_champion(site: TestClient, 
 
 def test_trajectories_are_tagged_found_by_the_tag_and_untagged(site: TestClient) -> None:
     here, asked = {"origin": "http://127.0.0.1:8750"}, {"person": "Ada", "tag": "flaky"}
-    where = {"filters": {"task": "two-steps", "iteration": 1}, "total": 12}
+    members = members_of(site.get("/trajectories?task=two-steps&iteration=1").text)
+    where = {"filters": {"task": "two-steps", "iteration": 1}, "members": members}
     done = site.post("/api/tags", json=asked | where, headers=here)
     assert done.status_code == 201 and len(done.json()["trajectories"]) == 12
     assert "12 in total" in site.get("/trajectories?tag=flaky").text
@@ -332,15 +341,30 @@ def test_a_misspelt_parameter_is_refused_by_name(site: TestClient, path: str) ->
     assert f"`{path.partition('?')[2].partition('=')[0]}`" in answer.text.replace("&#39;", "'")
 
 
+def pages_of(site: TestClient, link: str, address: str = "/trajectories") -> list[list[str]]:
+    """The ids on a page of the list, and on the pages that the link `before` or `after` of each one leads to."""
+    pages = list[list[str]]()
+    while address:
+        text = site.get(address).text
+        pages.append(re.findall(r'class="id"><a href="/trajectory/(\w+)"', text))
+        address = "".join(re.findall(rf'href="(/trajectories\?{link}=[^"]+)"', text)).replace("&amp;", "&")
+    return pages
+
+
 def test_pages_of_trajectories_follow_each_other_without_a_gap(fresh: Place) -> None:
     config = fresh.config.model_copy(update={"desk": fresh.config.desk.model_copy(update={"page_size": 10})})
     with TestClient(make_app(config, fresh.lake), "http://127.0.0.1:8750") as site:
-        seen = [
-            part.partition('"')[0]
-            for number in range(8)
-            for part in site.get(f"/trajectories?page={number}").text.split('class="id"><a href="/trajectory/')[1:]
-        ]
-    assert len(seen) == len(set(seen)) == 72
+        pages = pages_of(site, "after")
+        assert [len(page) for page in pages] == [10] * 7 + [2]
+        assert len({name for page in pages for name in page}) == 72
+        assert pages_of(site, "before", f"/trajectories?before={pages[-1][0]}") == pages[-2::-1]
+        assert site.get("/trajectories?after=nobody").status_code == 422
+        assert site.get("/trajectories?page=99").status_code == 422
+
+
+def test_a_page_behind_the_end_of_the_queue_leads_to_the_first(site: TestClient) -> None:
+    answer = site.get("/queue?page=99&task=fake/two-steps&iteration=1", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/queue?task=fake%2Ftwo-steps&iteration=1")
 
 
 def test_a_policy_says_what_it_was_made_from_and_an_unknown_one_is_named(site: TestClient) -> None:

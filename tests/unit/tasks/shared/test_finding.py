@@ -1,11 +1,14 @@
 """Finding trajectories by their outcome, the decision about them and any of their texts."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flywheel.lake import OpenLake
 from schemas.action import Type, UseTool, to_json
@@ -14,7 +17,7 @@ from schemas.failure import UsageError
 from schemas.tables.evaluation_trajectory import EvaluationTrajectory
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
-from tasks.shared.finding import Wanted, find, found_of
+from tasks.shared.finding import ORDERS, Wanted, find, found_of, matching
 from tests.fixtures.sentences import Sentences
 from tests.unit.storage.conftest import DEFAULTS, NOON
 
@@ -86,11 +89,34 @@ def test_trajectories_are_sorted(filled: Lake, order: str, first: str) -> None:
     assert find(filled, Wanted(), order=order).rows[0].row.trajectory_id == first
 
 
-def test_a_page_states_the_number_of_all_that_match(filled: Lake) -> None:
-    second = find(filled, Wanted(), limit=2, offset=2)
-    assert [one.row.trajectory_id for one in second] == ["lost", "won"] and second.total == 4
-    behind = find(filled, Wanted(), limit=2, offset=10)
-    assert (behind.rows, behind.total) == ([], 4)
+@pytest.mark.parametrize("order", ORDERS)
+def test_pages_follow_each_other_while_trajectories_are_added(filled: Lake, order: str) -> None:
+    every = matching(filled, Wanted(), order=order).ids
+    first = find(filled, Wanted(), 2, order)
+    assert (first.before, first.after, first.total) == (None, every[1], 4)
+    early = {"started_at": NOON - timedelta(1), "wall_s": 0.0, "reward": -2.0, "n_steps": 0}
+    late = {"started_at": NOON + timedelta(9), "wall_s": 9.0, "reward": 2.0, "n_steps": 9}
+    for name, changes in {"early": early, "late": late}.items():
+        filled.append("trajectories", [row("trajectories", trajectory_id=name, iteration=1, **changes)])
+    second = find(filled, Wanted(), 9, order, after=first.after)
+    assert [name for name in second.matching.ids if name not in {"early", "late"}] == every[2:] and second.total == 6
+    assert second.before and second.after is None and second.matching.ahead == 6 - len(second.rows)
+    assert matching(filled, Wanted(), 1, order, before=every[1]).ids == every[:1]
+    assert find(filled, Wanted(outcome="success"), order=order, before=every[-1]).matching.ahead == 0
+
+
+def test_a_page_is_placed_by_a_trajectory_that_does_not_match(filled: Lake) -> None:
+    behind = find(filled, Wanted(outcome="success"), after="lost")
+    assert (behind.matching.ids, behind.before, behind.after) == (["won"], None, None)
+    empty = find(filled, Wanted(), after="won")
+    assert (empty.rows, empty.total, empty.after, empty.matching.ahead) == ([], 4, None, 4)
+
+
+def test_members_differ_for_other_trajectories_of_the_same_number(filled: Lake) -> None:
+    won, lost = (matching(filled, Wanted(outcome=outcome)) for outcome in ("success", "failure"))
+    assert won.total == lost.total == 1 and won.members != lost.members
+    orders = {matching(filled, Wanted(), 1, order).members for order in ORDERS}
+    assert len(orders) == 1 and orders != {won.members}
 
 
 @pytest.mark.parametrize("evaluations", [False, True])
@@ -133,6 +159,11 @@ def test_a_found_trajectory_has_its_decision_and_its_last_screen(filled: Lake) -
         (lambda lake: find(lake, Wanted(seed=2**70)), "seed"),
         (lambda lake: find(lake, Wanted(iteration=2**40)), "iteration"),
         (lambda lake: find(lake, Wanted(), limit=-1), "limit"),
+        (lambda lake: find(lake, Wanted(text="a" * 50_001)), "text"),
+        (lambda lake: find(lake, Wanted(), after="nobody"), "after"),
+        (lambda lake: OpenLake(lake).find(after="nobody"), "after"),
+        (lambda lake: find(lake, Wanted(evaluations=True), before="won"), "before"),
+        (lambda lake: find(lake, Wanted(), after="won", before="won"), "after`, `before"),
         (lambda lake: OpenLake(lake).find(limit=2**70), "limit"),
         (lambda lake: OpenLake(lake).find(policy="nobody"), "policy"),
     ],
@@ -172,3 +203,61 @@ def test_notation_of_actions_is_no_text_of_them(filled: Lake, text: str) -> None
 
 def test_python_finds_nothing_where_a_lake_keeps_no_evaluation(filled: Lake) -> None:
     assert OpenLake(filled).find(policy="champion", evaluations=True) == []
+
+
+LETTERS = st.sampled_from(
+    "aAbBsS\u017fkK\u212a\u00df\u1e9e\u03c3\u03c2\u03a3\u0130i\u01311 .%_\\\"'/\n\t\0[](){}:,\u00e9\u0416\U0001f600"
+)
+STRINGS = st.text(LETTERS, max_size=5)
+ARGUMENTS = st.recursive(STRINGS | st.integers(-9, 99) | st.none(), lambda inner: st.lists(inner, max_size=2))
+ACTIONS = st.builds(lambda text: to_json(Type(content=text)), STRINGS) | st.builds(
+    lambda given: to_json(UseTool(name="log_in", arguments={"of": given})), ARGUMENTS
+)
+TEXT_ROWS = st.lists(
+    st.tuples(STRINGS, STRINGS | st.none(), STRINGS, STRINGS | st.none(), st.lists(ACTIONS, max_size=2), STRINGS),
+    min_size=1,
+    max_size=4,
+)
+MEANING = """
+    SELECT instruction AS text FROM trajectories WHERE trajectory_id = $name
+    UNION ALL SELECT failure_reason FROM trajectories WHERE trajectory_id = $name
+    UNION ALL SELECT thought FROM steps WHERE trajectory_id = $name
+    UNION ALL SELECT action_error FROM steps WHERE trajectory_id = $name
+    UNION ALL SELECT reason FROM verdicts WHERE trajectory_id = $name
+    UNION ALL SELECT array_to_string(json_extract_string(action, '$..*'), ' ')
+    FROM (SELECT unnest(actions) AS action FROM steps WHERE trajectory_id = $name)"""
+"""The texts of a trajectory, each of which is searched on its own."""
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_a_text_is_found_wherever_a_trajectory_holds_it_in_any_case(tmp_path_factory: Any, data: st.DataObject) -> None:
+    lake = Lake.open(LakeConfig(uri=str(tmp_path_factory.mktemp("texts") / "lake")))
+    for number, texts in enumerate(data.draw(TEXT_ROWS)):
+        instruction, failed, thought, error, actions, reason = texts
+        at = {"trajectory_id": str(number), "iteration": number % 2}
+        lake.append("trajectories", [row("trajectories", **at, instruction=instruction, failure_reason=failed)])
+        lake.append("steps", [row("steps", **at, thought=thought, action_error=error, actions=actions)])
+        lake.append("verdicts", [row("verdicts", **at, reason=reason)])
+        for text in data.draw(st.lists(st.text(LETTERS, min_size=1, max_size=3), min_size=1, max_size=6)):
+            pattern, expected = re.escape(text), set[str]()
+            with lake.connect(["trajectories", "steps", "verdicts"]) as connection:
+                for one in range(number + 1):
+                    held = f"SELECT bool_or(regexp_matches(text, $pattern, 'i')) FROM ({MEANING})"
+                    if connection.execute(held, {"name": str(one), "pattern": pattern}).fetchall() == [(True,)]:
+                        expected.add(str(one))
+            assert set(matching(lake, Wanted(text=text)).ids) == expected
+            even = matching(lake, Wanted(text=text, iteration=0)).ids
+            assert set(even) == {name for name in expected if int(name) % 2 == 0}
+
+
+def test_a_changed_or_removed_text_is_no_longer_found(filled: Lake) -> None:
+    assert matching(filled, Wanted(text="ada won")).ids == ["won"]
+    filled.upsert("steps", [row("steps", trajectory_id="won", iteration=1, thought="", actions=[])])
+    assert matching(filled, Wanted(text="ada won")).ids == []
+    assert matching(filled, Wanted(text="ada lost")).ids == ["lost"]
+    filled.delete("verdicts", "reason LIKE '%five times'")
+    filled.compact("steps")
+    assert matching(filled, Wanted(text="five times")).ids == []
+    assert matching(filled, Wanted(text="ada lost")).ids == ["lost"]
