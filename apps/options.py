@@ -27,7 +27,7 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Config file; else flywheel.toml here, else profile `laptop`.",
+        help="Config file or profile; else flywheel.toml here, else the last run's, else `laptop`.",
         autocompletion=completion.config_files,
     ),
 ]
@@ -108,11 +108,23 @@ def everywhere(
     """Accepts options before every verb."""
 
 
+def config_or_last(file: Path | None) -> Path | None:
+    """Returns the config of a command: the named one, else the one of the folder's last run, which a note names; None
+    for the default."""
+    from apps.last_config import last_config
+
+    if file is not None or (last := last_config()) is None:
+        return file
+    if log.volume() != "quiet":
+        print_note(f"config {last}, as in the last run here; --config names another.")
+    return Path(last)
+
+
 def resolve(file: Path | None, overrides: list[str] | None) -> "Config":
-    """Loads the config of a file with overrides; raises the errors of `load_config`."""
+    """Loads the config of a command with overrides; raises the errors of `load_config`."""
     from schemas.config import load_config
 
-    return load_config(file, overrides or ())
+    return load_config(config_or_last(file), overrides or ())
 
 
 def open_lake(config: "Config") -> "Lake":

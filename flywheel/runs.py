@@ -17,6 +17,7 @@ from common.process import ours
 from flywheel.lake import OpenLake
 from schemas import failure
 from schemas.config import load_config
+from schemas.config.profiles import config_file
 from schemas.failure import FlywheelError
 from storage.lake import Lake as StoredLake
 from tasks.shared.paths import lake_if_any
@@ -41,7 +42,7 @@ class RunResult:
 def run(config: str | Path | None = None, overrides: Sequence[str] = (), *, iterations: int | None = None) -> RunResult:
     """Run iterations. The arguments are those of `flywheel.run`."""
     resolved = load_config(config, overrides)
-    file = [] if config is None else ["--config", str(config)]
+    file = ["--config", str(config_file(config))]  # the command alone would take the config of the folder's last run
     number = [] if iterations is None else ["--iterations", str(iterations)]
     there = lake_if_any(resolved)
     before = _finished(OpenLake(there)) if there else {}

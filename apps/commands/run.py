@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from apps import last_config
 from apps.calling import call
 from apps.commands.status import show_status, status_of
 from apps.options import open_lake, print_json
@@ -31,8 +32,13 @@ RESUMING = "Resuming"
 """First word of the message of a run that continues an iteration."""
 
 
-def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
+def turn(config: Config, iterations: int, file: Path | None = None) -> tuple[Path, Pause | None]:
     """Runs `iterations` iterations, including an unfinished one.
+
+    Args:
+        config: the resolved config.
+        iterations: number of iterations.
+        file: the config's file or profile, which later commands in the folder take; None for the default.
 
     Returns:
         The path of the report, and the pause that ended the run, if any.
@@ -42,7 +48,7 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
         Paused: the lake is paused.
         GateRefused: the quality gate stopped an iteration; the report is still written.
     """
-    with _begun(config):
+    with _begun(config, file):
         try:
             pause = call("flows.flywheel.flywheel", config, iterations)
         except GateRefused:
@@ -64,13 +70,17 @@ class IterationData:
     """The pause that ended the stages early."""
 
 
-def collect(config: Config) -> IterationData:
+def collect(config: Config, file: Path | None = None) -> IterationData:
     """Rolls out and filters the next iteration's trajectories, or the remaining ones; `turn` continues from this state.
+
+    Args:
+        config: the resolved config.
+        file: as in `turn`.
 
     Raises:
         FlywheelError, Paused: as in `turn`.
     """
-    with _begun(config):
+    with _begun(config, file):
         pause = call("flows.flywheel.collect", config)
     lake = open_lake(config)
     iteration = next_iteration(lake)
@@ -80,7 +90,7 @@ def collect(config: Config) -> IterationData:
 
 
 @contextmanager
-def _begun(config: Config) -> Iterator[None]:
+def _begun(config: Config, file: Path | None = None) -> Iterator[None]:
     """Checks in seconds that no other run and no pause stops an iteration, then that the config's parts exist and work,
     and prints progress lines meanwhile. Raises the errors of `turn`."""
     lake = None
@@ -100,6 +110,7 @@ def _begun(config: Config) -> Iterator[None]:
             err().print(idle)
         if lake:
             require_budget(lake, config.budget)
+        last_config.record(file, config.lake)
         yield
 
 

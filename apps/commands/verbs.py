@@ -21,6 +21,7 @@ from apps.options import (
     LicenseName,
     Overrides,
     Tasks,
+    config_or_last,
     iteration_range,
     numbers,
     open_lake,
@@ -77,6 +78,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run flywheel iterations, resuming the lake's last one."""
+    config = config_or_last(config)
     resolved = resolve(config, overrides)
     if dry_run:
         from apps.commands.plan import plan_of, show_plan
@@ -88,7 +90,7 @@ def run(
         return
     from apps.commands.run import require_collected, show_turned, turn
 
-    page, pause = turn(resolved, iterations or resolved.iterations)
+    page, pause = turn(resolved, iterations or resolved.iterations, config)
     show_turned(resolved, page, as_json)
     if pause:
         raise pause.refusal()
@@ -100,8 +102,9 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJ
     from apps.commands.run import collect as collect_next
     from apps.commands.run import require_collected, show_collected
 
+    config = config_or_last(config)
     resolved = resolve(config, overrides)
-    collected = collect_next(resolved)
+    collected = collect_next(resolved, config)
     show_collected(collected, as_json)
     if collected.pause:
         raise collected.pause.refusal()
@@ -349,7 +352,8 @@ def up(
     """Start a Prefect server, a worker, all deployments and the dashboard on this machine, until Ctrl-C."""
     from apps.schedule.up import up as start
 
-    start(resolve(config, overrides), config, overrides or (), port)
+    file = config_or_last(config)
+    start(resolve(file, overrides), file, overrides or (), port)
 
 
 VERBS = (

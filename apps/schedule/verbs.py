@@ -118,11 +118,12 @@ def deploy(
     as_json: AsJson = False,
 ) -> None:
     """Create or update all deployments on the server, without `flywheel up`; existing schedules stay."""
-    from apps.options import resolve
+    from apps.options import config_or_last, resolve
     from apps.schedule.automations import connected
     from apps.schedule.deployments import POOL, deploy, place_of
     from storage.lake import Lake
 
+    config = config_or_last(config)
     lake = resolve(config, overrides).lake
     with connected() as client:
         names = deploy(client, place_of(config, overrides or (), Lake.open(lake)), pool or POOL, replace)

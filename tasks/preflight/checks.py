@@ -26,6 +26,7 @@ from models.tiny.layout import read_config
 from schemas.config import Config
 from schemas.failure import FlywheelError, Probe, UsageError
 from schemas.registry import options_of
+from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.preflight.names import shadowing
 from tasks.shared.paths import lake_if_any
@@ -200,10 +201,17 @@ def require_descent(config: Config, lake: Lake) -> None:
             raise UsageError(
                 f"`policy.{key}={asked[key]}`: the champion of {lake.uri} descends from {name}, made with "
                 f"policy.{key}={made[key]}.",
-                "Set a new `lake.uri`, or bring the other checkpoint in as a challenger: `flywheel adopt DIR`.",
+                f"{_own_config(origin, config)}Set a new `lake.uri`, or bring the other checkpoint in as a challenger: "
+                "`flywheel adopt DIR`.",
             )
     if origin.kind == "initial" and config.policy.given:
         _require_family(config, made, lake.uri)
+
+
+def _own_config(origin: PolicyVersion, config: Config) -> str:
+    """Return the begin of a hint: the config that made a policy, if its name is not the name of the current config."""
+    name = json.loads(origin.config).get("name", config.name)
+    return "" if name == config.name else f"Take the config named {name} with --config. "
 
 
 def _require_family(config: Config, made: Mapping[str, object], uri: str) -> None:

@@ -24,3 +24,7 @@ def test_one_command_in_an_empty_folder_gives_a_measured_policy_without_a_browse
     prepared, iteration = lake.iterations()
     assert prepared.explorer and iteration.trajectories == 80 and iteration.success is not None and iteration.finished
     assert (tmp_path / "lake/report/index.html").is_file()
+    again = subprocess.run(
+        [*command[:3], "retrain", "--dry-run"], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+    assert again.returncode == 0 and "config smoke, as in the last run here" in again.stderr, again.stderr

@@ -1,6 +1,7 @@
 """What holds for every verb: where its config comes from, the version, and completion."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 import typer
 
+from apps import last_config
 from apps.cli import make_app
 from apps.commands.verbs import LONG
 from apps.options import resolve
 from common import log
+from schemas.config import load_config
+from storage.lake import Lake
 from tests.command import Call
 
 
@@ -71,6 +75,50 @@ def test_init_refuses_what_a_run_would_refuse_and_writes_nothing(
 ) -> None:
     code, _, err = flywheel("init", "--to", tmp_path / "wheels", given)
     assert code == 2 and named in err and not (tmp_path / "wheels").exists()
+
+
+def test_commands_take_the_config_of_the_folder_s_last_run_and_print_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    lake = load_config("smoke").lake
+    Lake.open(lake)
+    last_config.record(Path("smoke"), lake)
+    assert resolve(None, ["seed=3"]).name == "smoke"
+    assert "config smoke, as in the last run here; --config names another" in capsys.readouterr().err
+    assert resolve(Path("laptop"), []).name == "laptop" and capsys.readouterr().err == ""
+
+    (tmp_path / "mine.toml").write_text('name = "mine"\n[suite]\ntasks = ["click-test"]\n')
+    last_config.record(Path("mine.toml"), lake)
+    assert (resolve(None, []).name, last_config.last_config()) == ("mine", str(tmp_path / "mine.toml"))
+    (tmp_path / "mine.toml").rename(tmp_path / "flywheel.toml")
+    capsys.readouterr()
+    assert resolve(None, []).name == "mine" and capsys.readouterr().err == ""  # the folder's own config
+    (tmp_path / "flywheel.toml").unlink()
+    assert resolve(None, []).name == "laptop"  # the last run's file is gone
+
+    last_config.record(Path("smoke"), lake)
+    monkeypatch.chdir(tmp_path / "home")
+    assert resolve(None, []).name == "laptop"  # another folder
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree("lake")
+    assert resolve(None, []).name == "laptop"  # a new lake begins with the default
+
+
+def test_a_run_with_the_default_config_ends_the_record_of_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    lake = load_config("smoke").lake
+    Lake.open(lake)
+    last_config.record(None, lake)
+    assert not (tmp_path / "home").exists()
+    last_config.record(Path("configs/smoke.toml"), lake)
+    assert last_config.last_config() == "smoke"
+    last_config.record(None, lake)
+    assert last_config.last_config() is None
 
 
 @pytest.mark.slow
