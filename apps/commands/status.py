@@ -1,7 +1,8 @@
 """Implement `flywheel status`: show the lake's status to people and programs."""
 
+import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import compress
 from typing import Any
 
@@ -23,9 +24,10 @@ from tasks.running.budget import pause_of
 from tasks.running.console import make_table, out
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.lease import lease_owner
+from tasks.shared.policies import policy_row
 from tasks.shared.proposals import Proposals, proposals_of
 from tasks.shared.runs import runs_of
-from tasks.shared.status import Ends, IterationStatus, Success, begun_iterations, failing
+from tasks.shared.status import Ends, IterationStatus, PolicySuccess, Success, begun_iterations, failing, success_of
 from tasks.shared.trajectories import SHORT_ID
 
 COLUMNS = ("iteration", "success", "<", "95 %", "rollouts", "seconds", "<policy", "<outcome")
@@ -36,7 +38,49 @@ SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH, SHORT_BAR = 10, 8
 SHOWN = 10
 """Maximum printed decisions other than the iterations'; `--json` has all."""
+FINISHED_BY = {
+    "retrained": "the same `flywheel retrain` without `--train-only`",
+    "merged": "the same `flywheel merge`",
+    "adopted": "the same `flywheel adopt`",
+}
+"""Command that evaluates a policy and compares it with the champion, by the policy's kind."""
 COLOURS = {"promoted": "green", ROLLED_BACK: "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A policy outside the iterations that was not compared with the champion yet."""
+
+    policy: str
+    kind: str
+    method: str
+    steps: int
+    """Optimiser steps of its training; 0 without a training."""
+    loss: float | None
+    """Last loss of its training."""
+    success: PolicySuccess | None
+    """Success on the suite; None if it was not evaluated."""
+
+    @property
+    def text(self) -> str:
+        """Returns the training, and the command that evaluates the policy."""
+        trained = f"{self.method}, {counted(self.steps, 'step')}" if self.steps else self.method
+        loss = "" if self.loss is None else f", loss {self.loss:.3f}"
+        state = f"success {self.success.text}" if self.success else "not evaluated"
+        todo = "compares it with the champion" if self.success else "evaluates it"
+        return f"{self.policy}: {trained}{loss}; {state}; {FINISHED_BY[self.kind]} {todo}"
+
+
+def candidates(lake: Lake) -> list[Candidate]:
+    """Returns the policies outside the iterations that were not compared with the champion yet, oldest first."""
+    found: list[Candidate] = []
+    for event in decisions(lake):
+        if event.decision == "candidate" and event.kind in FINISHED_BY:
+            name, row = event.policy, policy_row(lake, event.policy)
+            steps = lake.read("training_steps", ["step"], {"policy_version": name})["step"].to_pylist()
+            loss = json.loads(row.metrics).get("loss")
+            found.append(Candidate(name, event.kind, row.method, max(steps, default=0), loss, success_of(lake, name)))
+    return found
 
 
 def status_of(stored: Lake) -> dict[str, Any]:
@@ -60,6 +104,7 @@ def status_of(stored: Lake) -> dict[str, Any]:
         "people": learned_from_people(stored),
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": [asdict(one) for one in decisions(stored)],
+        "candidates": [asdict(one) for one in candidates(stored)],
         "failing": [asdict(one) for one in _failing(stored, rows)],
         "overridden": [one.model_dump(exclude={"broke"}) for one in overridden(stored, stored.version(OVERRIDES.name))],
     }
@@ -131,7 +176,8 @@ def view(lake: Lake) -> Group:
     text += "\nin brackets: 95 % intervals over trajectories"
     others = [one for one in decided if one.kind != "iteration"]
     other_runs = [Text(), _decisions(others)] if others else []
-    last = Text(f"lake {lake.uri}\n{_now(lake, rows)}")
+    waiting = "".join(f"{one.text}\n" for one in candidates(lake)[-SHOWN:])
+    last = Text(f"{waiting}lake {lake.uri}\n{_now(lake, rows)}")
     return Group(table if rows else _not_begun(lake), Text(text), *other_runs, last)
 
 

@@ -8,7 +8,7 @@
 WITH
 measured_once AS MATERIALIZED (FROM measured_success),
 iterations AS (
-    SELECT iteration FROM policies
+    SELECT iteration FROM policies WHERE kind IN ('initial', 'iteration')  -- a retraining begins no iteration
     UNION SELECT iteration FROM stages
     UNION SELECT iteration FROM trajectories
 ),

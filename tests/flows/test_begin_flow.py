@@ -7,6 +7,7 @@ import pytest
 from transformers import AutoModelForImageTextToText
 
 from apps.commands.policies import export_policy, retrain_policy
+from apps.commands.status import show_status, status_of
 from flows.data import import_data
 from flows.flywheel import flywheel
 from flows.policies import adopt, retrain
@@ -43,7 +44,11 @@ def model(turned: Turned, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_an_import_trains_a_given_model_without_an_environment(
-    model: Path, imported: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path,
+    imported: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("environments.fake.FakeSandbox._start", lambda *_: pytest.fail("started"))
     done = retrain_policy(with_policy(imported, base=str(model)), None, train_only=True)
@@ -53,6 +58,13 @@ def test_an_import_trains_a_given_model_without_an_environment(
     assert (row.status, row.parent, row.method) == ("candidate", "policy-initial", "sft")
     assert champion(lake).policy_version == "policy-initial" and champion(lake).method == "given"
     assert not lake.count("evaluations") and not lake.count("promotions")
+    assert not status_of(lake)["iterations"] and status_of(lake)["current"] is None
+    (one,) = status_of(lake)["candidates"]
+    assert (one["policy"], one["method"], one["steps"]) == ("retrained-0000", "sft", imported.train.steps)
+    show_status(lake)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "No iteration has begun yet. 4 imported trajectories." in printed
+    assert "not evaluated; the same `flywheel retrain` without `--train-only` evaluates it" in printed
     export_policy(lake, "retrained-0000", tmp_path / "out")
     AutoModelForImageTextToText.from_pretrained(tmp_path / "out")
 
@@ -81,7 +93,7 @@ def test_the_same_retraining_is_evaluated_later_and_a_run_continues_from_it(
     assert retrain(imported) == "retrained-0000"
     lake = Lake.open(imported.lake)
     assert lake.count("evaluations", {"policy_version": "retrained-0000", "suite": "suite"}) == 6
-    assert policy_row(lake, "retrained-0000").status != "candidate"
+    assert policy_row(lake, "retrained-0000").status != "candidate" and not status_of(lake)["candidates"]
     flywheel(imported, iterations=1)
     assert [name for name, row in policies(lake).items() if row.kind == "initial"] == ["policy-initial"]
     assert "policy-0000" in policies(lake)
