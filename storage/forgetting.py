@@ -90,7 +90,7 @@ def successors(lake: Lake, names: Collection[str]) -> set[str]:
 
 def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
     """Return the sha256 of pictures that only the named trajectories contain, and no rendered page."""
-    with lake.connect(["steps", "evaluation_steps", "annotations", "pages"]) as connection:
+    with lake.connect(["steps", "evaluation_steps", "annotations", "recordings", "pages"]) as connection:
         connection.execute("CREATE TEMP TABLE names AS SELECT unnest($1) AS trajectory_id", [sorted(names)])
         rows = connection.sql("""
             WITH shown AS (
@@ -98,6 +98,7 @@ def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
                 UNION ALL
                 SELECT trajectory_id, unnest([screenshot, next_screenshot] || frames) FROM evaluation_steps
                 UNION ALL SELECT trajectory_id, unnest([before, after]) FROM annotations
+                UNION ALL SELECT trajectory_id, unnest(frames) FROM recordings
             )
             SELECT sha256 FROM shown SEMI JOIN names USING (trajectory_id) WHERE sha256 IS NOT NULL
             EXCEPT SELECT sha256 FROM shown ANTI JOIN names USING (trajectory_id)

@@ -155,6 +155,10 @@ def import_(
             "--demonstrations", help="Treat trajectories without an outcome as successes, also of an earlier import."
         ),
     ] = False,
+    instruction: Annotated[str, typer.Option(metavar="TEXT", help="Instruction of recordings without one.")] = "",
+    license_name: Annotated[
+        str, typer.Option("--license", metavar="ID", help="Licence of recordings without one, such as cc-by-4.0.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Import other projects' trajectories into the lake: gated, routed, and used by the next training."""
@@ -166,7 +170,9 @@ def import_(
     from schemas.tables.stage import HEADLINE
     from tasks.exchange.importing import Request, check_import
     from tasks.running.progress_lines import progress_lines
+    from tasks.shared.cards import check_license
 
+    check_license(license_name)
     resolved = resolve(config, overrides)
     FORMATS.class_of(name)
     if unit is not None and unit not in UNITS:
@@ -178,6 +184,9 @@ def import_(
         unit=unit,
         images=images.absolute() if images else None,
         demonstrations=demonstrations,
+        instruction=instruction,
+        license=license_name,
+        video=resolved.video,
     )
     with progress_lines(f"Checking {path}, then importing it"):
         checked = check_import.fn(resolved, request)  # before Prefect's server starts
@@ -192,7 +201,8 @@ def import_(
             f"{route} {n}{rejections(done['gates'].get(route, {}))}" for route, n in sorted(done["routes"].items())
         )
         accepted = done.get("demonstrations", {}).get("accepted", 0)
-        nothing = "" if done["trajectories"] or done["decisions"] or accepted else "nothing new"
+        new = done["trajectories"] or done.get("recordings") or done["decisions"] or accepted
+        nothing = "" if new else "nothing new"
         print_line("; ".join(part for part in (f"{done['source']}: {done[HEADLINE]}", routes, nothing) if part))
         for line in (*explained(done), *in_words(done.get("demonstrations"))):
             print_line(line)

@@ -7,7 +7,7 @@ in an export of the same format.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, cast
@@ -209,6 +209,29 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """The screen recording of a record."""
+
+    source: str
+    """Name of the file."""
+    sha256: str
+    """sha256 of the file."""
+    license: str
+    """Licence, such as `cc-by-4.0`; empty if it is not given."""
+    width: int
+    """Width of every frame in pixels."""
+    height: int
+    rate: float
+    """Frames per second."""
+    seconds: float
+    """Duration."""
+    fps: float
+    """Frames per second that are compared. A frame is kept if it differs from the one kept before."""
+    frames: Callable[[], Iterator[tuple[float, Picture]]]
+    """Reads the kept frames from the file again, one at a time, with their seconds from the start."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepAssessment:
     """Assessment of a step's action in hindsight; the fields have AgentNet's names."""
 
@@ -253,6 +276,10 @@ class ExchangedStep:
     """Null if no policy of this lake sampled the reply, or if its text is redacted."""
     frames: tuple[Picture, ...] = ()
     """The screens between several actions, as far as they are known: after the first, the second, ..."""
+    shown_s: float | None = None
+    """Seconds from the start at which the screen appeared; None if unknown."""
+    began_s: float | None = None
+    """Seconds from the start at which the actions began; None if unknown."""
 
     @property
     def action(self) -> Action | None:
@@ -299,6 +326,8 @@ class Exchanged:
     decided: tuple[ImportedReview, ...] = ()
     """Reviewers' decisions on the trajectory from another tool."""
     extra: Extra = field(default_factory=dict[str, Any])
+    recording: Recorded | None = None
+    """The screen recording that the steps are from. A record of a recording without an event log has no steps."""
 
     def is_target(self, step: int) -> bool:
         """Whether a recorded step is a target."""
@@ -337,6 +366,8 @@ class Exchanged:
         if holds_back(self.about.route, self.success):
             about["route"] = self.about.route
         whole = [self.name, self.instruction, steps, self.success, after, about]
+        if self.recording:
+            whole += [self.recording.sha256, self.recording.license, self.recording.fps]
         return hashlib.sha256(json.dumps([*whole, self.extra], sort_keys=True).encode()).hexdigest()
 
     @property
@@ -388,8 +419,9 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
             lake stores, a text is invalid, the seed measures policies, or the trajectory continues itself.
     """
     about, seed = record.about, record.about.seed
-    instructed(record.instruction, place, "instruction")
-    if not record.steps:
+    if record.recording is None or record.steps:
+        instructed(record.instruction, place, "instruction")
+    if not record.steps and record.recording is None:
         raise RecordRefused(place, "steps", "a trajectory without screenshots: add them, or remove the record")
     if len(record.steps) > MOST_STEPS:
         raise RecordRefused(place, "steps", f"{len(record.steps)} steps, at most {MOST_STEPS} are taken")

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar, cast
@@ -30,6 +31,7 @@ from curation.converters.search import (
     require_plain,
     shows,
 )
+from schemas.config.curating import VideoConfig
 from schemas.failure import UsageError
 from schemas.problem import problem_of
 
@@ -61,6 +63,17 @@ BINARY = {
 """First bytes of files that are not JSON, each with its kind and its fix."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedAs:
+    """Settings for records of screen recordings."""
+
+    instruction: str = ""
+    """Instruction of records that have none."""
+    license: str = ""
+    """Licence of records that have none."""
+    video: VideoConfig = field(default_factory=VideoConfig)
+
+
 class ImportSource:
     """A file or folder to import.
 
@@ -70,6 +83,7 @@ class ImportSource:
         unit: the unit of coordinates, for records without one.
         stored: tells by the ids of a lake and a trajectory whether the trajectory is in the importing lake. Formats
             that return reviewers' decisions need no pictures of such trajectories.
+        recorded: settings for records of screen recordings.
 
     Raises:
         UsageError: the file or folder does not exist.
@@ -81,12 +95,14 @@ class ImportSource:
         images: Path | None = None,
         unit: str | None = None,
         stored: Callable[[str, str], bool] = lambda lake, name: False,
+        recorded: RecordedAs | None = None,
     ) -> None:
         if not path.exists():
             raise UsageError(f"There is nothing at {path}.", "Name a file or a folder.")
         if images is not None and not images.is_dir():
             raise UsageError(f"`--images`: {images} is not a folder.", "Name the folder that images are named from.")
         self.path, self.unit, self.stored = path.absolute(), unit, stored
+        self.recorded = recorded or RecordedAs()
         self.folder = self.path if self.path.is_dir() else self.path.parent
         self.left_out: list[tuple[str, str]] = []
         """Files below the folder that look like records and are not read, each with the reason."""

@@ -21,8 +21,10 @@ from curation.converters.exchanged import (
     StepAssessment,
 )
 from curation.pictures import difference_hash
+from curation.timeline import timeline
 from models.families.dialects import format_actions, format_reply
 from schemas.action import action_of, point_of, to_json
+from schemas.tables.recording import Recording
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
@@ -96,7 +98,7 @@ def exchanged_of(
         at: Correction.model_validate(storable_json(one.model_dump())) for at, one in (corrections or {}).items()
     }
     found = {at: StepAssessment(**storable_json(asdict(one))) for at, one in found.items()}
-    extra = storable_json(json.loads(trajectory.extra or "{}"))
+    extra, times = storable_json(json.loads(trajectory.extra or "{}")), timeline(steps)
     known = trajectory.model_dump(include=set(About.model_fields) - {"extra"})
     after, given = steps[-1].next_screenshot if steps else None, corrections
     rethought = better or {}
@@ -107,8 +109,10 @@ def exchanged_of(
             replace(
                 _exchanged(step, pictures, found.get(step.step), given.get(step.step), targets),
                 better=storable(rethought.get(step.step, "")),
+                shown_s=shown_s,
+                began_s=began_s,
             )
-            for step in steps
+            for step, shown_s, began_s in zip(steps, times.screens, times.began, strict=True)
         ),
         success=trajectory.success,
         after=pictures.get(after) if after else None,
@@ -207,9 +211,35 @@ def rows_of(record: Exchanged, of: Import) -> ImportedRows:
     return ImportedRows(
         trajectory,
         [_row(trajectory, record, number) for number in range(len(record.steps))],
-        list({picture.sha256: _screenshot(picture, of.iteration) for picture in shown}.values()),
+        list({picture.sha256: screenshot_of(picture, of.iteration) for picture in shown}.values()),
         [one for number, step in enumerate(record.steps) if (one := _reflection(trajectory, number, step.found, of))],
         record.decisions,
+    )
+
+
+def recording_of(record: Exchanged, of: Import, frames: Sequence[str], times: Sequence[float]) -> Recording:
+    """Return the row of a record's recording.
+
+    Args:
+        record: a record with a recording. of: its import.
+        frames: sha256 of the kept frames. times: their seconds from the start.
+    """
+    recorded, name = record.recording, id_of(of.lake_id, record)
+    assert recorded is not None
+    return Recording(
+        recording_id=name,
+        iteration=of.iteration,
+        trajectory_id=name,
+        source=recorded.source,
+        source_sha256=recorded.sha256,
+        license=recorded.license,
+        width=recorded.width,
+        height=recorded.height,
+        rate=recorded.rate,
+        seconds=recorded.seconds,
+        frames=list(frames),
+        times=list(times),
+        step_times=[one.began_s or 0.0 for one in record.steps],
     )
 
 
@@ -277,7 +307,8 @@ def _is_words(step: ExchangedStep) -> bool:
     return not step.actions and step.about.target is False
 
 
-def _screenshot(picture: Picture, iteration: int) -> Screenshot:
+def screenshot_of(picture: Picture, iteration: int) -> Screenshot:
+    """Return the row of a picture."""
     return Screenshot(
         sha256=picture.sha256,
         iteration=iteration,

@@ -102,6 +102,23 @@ class AnnotateConfig(Section):
     the pixels (the extra `ocr`). Or a dotted path to a `models.readers.ScreenReader`."""
 
 
+class VideoConfig(Section):
+    """Screen recordings: their import, and questions about changes over time (docs/video.md)."""
+
+    fps: Annotated[float, Field(gt=0.0, le=30.0)] = 2.0
+    """Frames per second that an import compares. It keeps a frame if the screen has changed. Steps of an event log have
+    their own frames."""
+    max_seconds: Annotated[float, Field(gt=0.0, lt=86_400.0)] = 7200.0
+    """Maximum duration of an imported recording, in seconds. An hour of 1280 x 720 pixels at 30 frames per second takes
+    some minutes."""
+    questions: Whole = 8
+    """Maximum questions about each recording; 0 for none."""
+    clip_s: Annotated[float, Field(ge=2.0)] = 30.0
+    """Maximum seconds of a recording that a question shows."""
+    trajectories: Whole = 0
+    """Trajectories per iteration of which a recording is made, sampled by their ids."""
+
+
 class ReflectConfig(PartsSection):
     """Corrections of failed trajectories. Each must succeed in a sandbox before it is trained on (docs/reflect.md)."""
 

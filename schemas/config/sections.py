@@ -15,6 +15,7 @@ from schemas.config.curating import (
     ReflectConfig,
     SynthesisConfig,
     ThinkConfig,
+    VideoConfig,
 )
 from schemas.config.operations import (
     BudgetConfig,
@@ -320,6 +321,7 @@ class Config(Section):
     filter: FilterConfig = FilterConfig()
     judge: JudgeConfig = JudgeConfig()
     annotate: AnnotateConfig = AnnotateConfig()
+    video: VideoConfig = VideoConfig()
     reflect: ReflectConfig = ReflectConfig()
     think: ThinkConfig = ThinkConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from schemas.table import Instant, Int32, Row, Table, Text, TextList, not_null, one_of, unique
+from schemas.table import Float64, Instant, Int32, Row, Table, Text, TextList, not_null, one_of, unique
 
 Kind = Literal[
     "thought",
@@ -12,6 +12,7 @@ Kind = Literal[
     "error_step",
     "inverse_dynamics",
     "transition",
+    "video",
     "description",
     "caption",
     "question",
@@ -66,8 +67,14 @@ class Annotation(Row):
     version: Text | None = None
     """Policy version, model or rule that wrote a thought; null for a template and for a person."""
     question: Text | None = None
-    """Question of `description`, `caption`, `question` and `marks`. The position of the click in `action` replaces
-    `{place}`, in the coordinate format of the policy's family."""
+    """Question of `description`, `caption`, `question`, `marks` and `video`. The position of the click in `action`
+    replaces `{place}`, in the coordinate format of the policy's family."""
+    recording: Text | None = None
+    """`video`: the recording that the question shows."""
+    begin_s: Float64 | None = None
+    """`video`: first second of the recording that is shown. Times in question and answer count from here."""
+    end_s: Float64 | None = None
+    """`video`: last second that is shown."""
 
 
 TABLE = Table(
@@ -75,7 +82,14 @@ TABLE = Table(
     row=Annotation,
     key=("annotation_id",),
     partition_by=("iteration",),
-    added={"patterns": "[]::VARCHAR[]", "version": "NULL::VARCHAR", "question": "NULL::VARCHAR"},
+    added={
+        "patterns": "[]::VARCHAR[]",
+        "version": "NULL::VARCHAR",
+        "question": "NULL::VARCHAR",
+        "recording": "NULL::VARCHAR",
+        "begin_s": "NULL::DOUBLE",
+        "end_s": "NULL::DOUBLE",
+    },
     expectations=(
         unique(("annotation_id",)),
         *not_null("trajectory_id", "author", "thought", because="a label of unknown origin must not be trained on"),

@@ -21,18 +21,20 @@ from pydantic import BaseModel, ConfigDict
 from common.process import home
 from common.text import counted
 from curation.converters.exchanged import OWN, Exchanged, ImportedReview, RecordPlace, RecordRefused
-from curation.converters.files import ImportSource, line_of
+from curation.converters.files import ImportSource, RecordedAs, line_of
 from curation.converters.format import FORMATS
-from curation.converters.rows import Import, ImportedRows, id_of, rows_of
+from curation.converters.rows import Import, ImportedRows, id_of, recording_of, rows_of, screenshot_of
 from curation.converters.units import UNITS
 from curation.gates.registry import gates_of
 from curation.reviews import standing
 from environments.catalog import catalog, whole_catalog
 from models.readers import reader_class
 from schemas.config import Config
+from schemas.config.curating import VideoConfig
 from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.table import Metrics, utc_now
 from schemas.tables.review import Review
+from schemas.tables.screenshot import Screenshot
 from schemas.tables.stage import IMPORTS, StageResult, label_of
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from storage.lake import Lake
@@ -72,6 +74,12 @@ class Request(BaseModel):
     """Folder that relative names of pictures start from."""
     demonstrations: bool = False
     """Whether records without an outcome count as successes."""
+    instruction: str = ""
+    """Instruction of recordings that have none."""
+    license: str = ""
+    """Licence of recordings that have none."""
+    video: VideoConfig = VideoConfig()
+    """How recordings are read."""
 
 
 class CheckedImport(BaseModel):
@@ -113,6 +121,10 @@ class ImportResult(StageResult):
     """Number of steps without a readable action."""
     without_outcome: int = 0
     """Number of new trajectories without an outcome."""
+    recordings: int = 0
+    """Number of new screen recordings, with and without an event log."""
+    frames: int = 0
+    """Number of their kept frames."""
     decisions: int
     """Number of new decisions of reviewers."""
 
@@ -124,6 +136,9 @@ class ImportResult(StageResult):
             parts += [f"{already} {'was' if already == 1 else 'were'} in the lake already"] if already else []
         else:
             parts = [f"{count} of {file} {'is' if already == 1 else 'are'} in the lake already"]
+        if self.recordings:
+            shown = f"{counted(self.recordings, 'recording')} with {counted(self.frames, 'frame')}"
+            parts = [*(parts if new or already else []), shown]
         if repeated:
             parts.append(f"{counted(repeated, 'record')} {'is' if repeated == 1 else 'are'} the same as an earlier one")
         if self.unreadable:
@@ -187,8 +202,12 @@ def has_new(config: Config, request: Request, name: str) -> bool:
             return unfinished
     records = _taken(lake, request)
     while chunk := list(islice(records, TOGETHER)):
-        names = {id_of(lake.lake_id, one) for one in chunk if not _is_own(lake, one)}
+        theirs = [one for one in chunk if not _is_own(lake, one)]
+        names = {id_of(lake.lake_id, one) for one in theirs if one.steps}
         if names and lake.count("trajectories", {"trajectory_id": sorted(names)}) < len(names):
+            return True
+        recorded = {id_of(lake.lake_id, one) for one in theirs if one.recording}
+        if recorded and lake.count("recordings", {"recording_id": sorted(recorded)}) < len(recorded):
             return True
     return False
 
@@ -293,9 +312,10 @@ def _import_records(run: Run, iteration: int, request: Request, name: str) -> Im
 def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:
     """Write all rows and their tasks, and return the counts of records: new, already in the lake, or repeated."""
     mine, unread, theirs, open_ = dict[str, int](), dict[str, int](), Home(), set[str]()
+    films = _Films(lake, of)
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
-        for chunk in _chunks(lake, request, of, theirs):
+        for chunk in _chunks(lake, request, of, theirs, films):
             names = [rows.trajectory.trajectory_id for rows in chunk]
             where = {"trajectory_id": names}
             there = lake.read("trajectories", ["trajectory_id", "iteration"], where).to_pylist()
@@ -314,7 +334,8 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
             open_ |= {one.trajectory.trajectory_id for one in new if one.trajectory.success is None}
             progress.advance(shown, len(chunk))
     counts = {"trajectories": len(mine), "steps": sum(mine.values()), "already": len(theirs.names)}
-    counts["repeated"] = theirs.records - len(mine) - len(theirs.names)
+    counts["repeated"] = theirs.records - len(mine) - len(theirs.names) - films.alone
+    counts |= {"recordings": films.count, "frames": films.frames}
     counts["without_outcome"] = len(open_)
     return {**counts, "unreadable": sum(unread.values()), "decisions": decide_all(lake, theirs.decided)}
 
@@ -380,14 +401,51 @@ class Home:
     """Reviewers' decisions on old and new trajectories."""
 
 
-def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[list[ImportedRows]]:
-    """Yield the rows of all records in chunks, without trajectories that this lake exported."""
+@dataclass
+class _Films:
+    """Writes the recordings of an import: their frames one after the other, then the row that names them."""
+
+    lake: Lake
+    of: Import
+    count: int = 0
+    """Number of new recordings."""
+    alone: int = 0
+    """Number of them without a trajectory."""
+    frames: int = 0
+
+    def write(self, record: Exchanged) -> None:
+        """Write the recording of a record, if it has one that the lake lacks."""
+        if record.recording is None:
+            return
+        name = id_of(self.lake.lake_id, record)
+        if self.lake.count("recordings", {"recording_id": name}):
+            return
+        frames, times, held, weight = list[str](), list[float](), dict[str, Screenshot](), 0
+        for second, picture in record.recording.frames():
+            frames.append(picture.sha256)
+            times.append(second)
+            held[picture.sha256] = screenshot_of(picture, self.of.iteration)
+            weight += len(picture.png)
+            if weight > TOGETHER_BYTES:
+                self.lake.append("screenshots", list(held.values()))
+                held, weight = {}, 0
+        self.lake.append("screenshots", list(held.values()))
+        self.lake.append("recordings", [recording_of(record, self.of, frames, times)])
+        self.count, self.frames = self.count + 1, self.frames + len(frames)
+        self.alone += not record.steps
+
+
+def _chunks(lake: Lake, request: Request, of: Import, theirs: Home, films: _Films) -> Iterator[list[ImportedRows]]:
+    """Yield the rows of all records in chunks, without trajectories that this lake exported, and write recordings."""
     chunk, weight = list[ImportedRows](), 0
     for found in _taken(lake, request):
         theirs.records += 1
         if _is_own(lake, found):
             theirs.names.add(found.about.trajectory_id)
             theirs.decided += [(found.about.trajectory_id, found.decided)]
+            continue
+        films.write(found)
+        if not found.steps:
             continue
         chunk.append(rows_of(found, of))
         weight += sum(len(one.png) for one in chunk[-1].screenshots)
@@ -400,7 +458,7 @@ def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[
 
 def foreign_ids(lake: Lake, request: Request) -> Iterator[str]:
     """Yield the ids that a data set's records have in the lake, without trajectories that this lake exported."""
-    return (id_of(lake.lake_id, one) for one in _taken(lake, request) if not _is_own(lake, one))
+    return (id_of(lake.lake_id, one) for one in _taken(lake, request) if one.steps and not _is_own(lake, one))
 
 
 def _is_own(lake: Lake, found: Exchanged) -> bool:
@@ -429,7 +487,8 @@ def _source(request: Request, lake: Lake | None) -> ImportSource:
     def stored(lake_id: str, name: str) -> bool:
         return lake is not None and _has(lake, lake_id, name)
 
-    return ImportSource(request.path, request.images, request.unit, stored)
+    recorded = RecordedAs(request.instruction, request.license, request.video)
+    return ImportSource(request.path, request.images, request.unit, stored, recorded)
 
 
 def _formats_of(request: Request) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from PIL import Image
 
+from common.picture import rgb_of
 from curation.converters.exchanged import (
     About,
     Correction,
@@ -21,6 +22,7 @@ from curation.converters.exchanged import (
 )
 from curation.converters.files import ImportSource, Target
 from curation.converters.format import Format
+from curation.video import changed_box
 from schemas.action import Action, action_of, to_json
 from schemas.keyboard import KEYS
 
@@ -160,3 +162,11 @@ def refused(form: Format, path: Path, **of: Any) -> str:
     """What the only refusal of a source says."""
     (one,) = [str(one) for one in read(form, path, **of) if isinstance(one, RecordRefused)]
     return one
+
+
+def same_screens(name: str, found: Sequence[Picture], given: Sequence[Picture]) -> bool:
+    """Whether screens came back: all their bytes, or from a video without a visible change."""
+    if name != "recording":
+        return list(found) == list(given)
+    pairs = zip(found, given, strict=True)
+    return all(changed_box(rgb_of(one.png), rgb_of(other.png)) is None for one, other in pairs)

@@ -18,6 +18,7 @@ FIELDS = {
     "label-studio": "data.instruction",
     "lerobot": "task_index",
     "hf": "instruction",
+    "recording": "instruction",
     "cua-lite": "messages",
     "cua-lite-hub": "messages",
     "scalecua": "conversations.0.value",

@@ -399,7 +399,7 @@ def test_what_is_none_of_a_format_is_refused_and_not_passed_over(
     suffixes |= dict.fromkeys(("hf", "cua-lite", "cua-lite-hub", "trl", "verl"), "parquet")
     suffix = suffixes.get(name, "jsonl")
     (tmp_path / f"theirs.{suffix}").write_text('{"neither": "nor"}\n')
-    if name == "lerobot":
+    if name in ("lerobot", "recording"):
         with sentence.raises(UsageError):
             taken(form, tmp_path)
     else:

@@ -15,7 +15,7 @@ from curation.converters.rows import Import, exchanged_of, rows_of
 from models.families.dialects import parse_reply
 from schemas.action import Click, Finished, Hotkey, Type, to_json
 from schemas.table import utc_now
-from tests.unit.curation.converters.records import picture, taken, written
+from tests.unit.curation.converters.records import picture, same_screens, taken, written
 
 ACTIONS = (Click(x=0.25, y=0.5), Type(content="a"), Hotkey(key="ctrl s"))
 REPLY = "Thought: Both.\nAction: click(...) and more"
@@ -48,7 +48,7 @@ def back(form: Format, record: Exchanged, folder: Path) -> Exchanged:
 
 def test_every_format_holds_the_actions_of_a_reply_or_counts_it() -> None:
     assert (HELD, SINGLE) == (
-        ["ui-tars", "hf", "cua-lite", "cua-lite-hub", "trl", "verl", "atif", "lerobot"],
+        ["ui-tars", "hf", "cua-lite", "cua-lite-hub", "trl", "verl", "atif", "lerobot", "recording"],
         ["agentnet", "scalecua", "label-studio"],
     )
 
@@ -61,7 +61,7 @@ def test_a_reply_with_several_actions_goes_round(name: str, place: int, tmp_path
         step = three(frames=frames, error=f"action {len(frames) + 1} of 3: no field" if len(frames) < 2 else None)
         record = trajectory(step, three()) if place else replace(trajectory(), steps=(step, *trajectory().steps))
         read = back(form, record, tmp_path / str(number))
-        assert [one.screen for one in read.steps] == [one.screen for one in record.steps]
+        assert same_screens(name, [one.screen for one in read.steps], [one.screen for one in record.steps])
         assert [one.thought for one in read.steps] == [one.thought for one in record.steps]
         assert [one.actions for one in read.steps] == [one.actions for one in record.steps]
         assert [one.error for one in read.steps] == [one.error for one in record.steps]
