@@ -78,7 +78,7 @@ def test_a_policy_behind_transformers_serve_gets_better_in_groups_on_folded_prom
     fields = learning(small, whole_base(tmp_path / "base", seed, pointing), pointing=pointing).model_dump()
     config = config_of(fields | {"seed": seed})
     imitated = imitate(config)  # in this process, without the server
-    trained = improve(served(in_groups(config, recompute=True, temperature=0.5)))
+    trained = improve(served(in_groups(config, recompute=True, temperature=1.0 if pointing else 0.5)))
     lake = Lake.open(config.lake)
     assert trained and success(lake) >= max(0.8, imitated)
     for row in trained:
