@@ -9,11 +9,9 @@ import pytest
 from flows.flywheel import flywheel
 from schemas.config import Config, config_of
 from storage.lake import Lake
-from tasks.measure import measured
 from tasks.shared.policies import champion, policy_row
-from tasks.shared.weights import load_policy
 from tests.flows.methods.test_group_flow import sometimes
-from tests.tiny_qwen import AGREES, POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, success
+from tests.tiny_qwen import AGREES, POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, success, tested
 
 KINDS = ("qwen3_5", "qwen3_5_moe")
 CASES = {
@@ -25,7 +23,6 @@ CASES = {
 """Kind of the model, whether a reply points before it clicks, the seed of a base and its runs (the settings were chosen
 with others), and the temperature of the trajectories in groups. After imitation, samples at 1 hit a button hardly more
 often than by chance, although greedy replies are right."""
-TEST_SEEDS = (2_000_000, 2_000_100)
 
 
 @pytest.mark.nightly
@@ -47,9 +44,7 @@ def test_a_random_model_learns_from_the_explorer_and_then_in_groups_of_its_own(
     for row in trained:
         metrics = json.loads(row.metrics)
         assert metrics["informative"] >= 1 and metrics["moved"] > 0 and 0 < metrics["mismatch_most"] < AGREES
-    tested = measured(config, load_policy(config, lake, "champion"), None, TEST_SEEDS).rates.success
-    print("test seeds", tested)
-    assert tested is not None and tested >= 0.7
+    assert tested(config) >= 0.7
 
 
 @pytest.mark.nightly

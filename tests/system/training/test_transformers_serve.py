@@ -13,7 +13,7 @@ from storage.lake import Lake
 from tasks.shared.policies import champion, policy_row
 from tests.flows.conftest import all_forked, prefect_server, small  # noqa: F401  (pytest finds fixtures by their names)
 from tests.flows.methods.test_group_flow import sometimes
-from tests.tiny_qwen import POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, success
+from tests.tiny_qwen import POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, success, tested
 
 WHOLE = {
     "start_anchor": "<|im_start|>assistant\n",
@@ -26,8 +26,9 @@ WHOLE = {
     },
 }
 """The template with which this server returns whole replies (docs/served-replies.md)."""
-SEEDS = {False: 11, True: 21}
-"""Of a base and its runs, by whether a reply points before it clicks."""
+CASES = {False: (11, 0.5), True: (33, 0.7)}
+"""By whether a reply points before it clicks: the seed of a base and its runs, and the temperature of groups. Of 24
+groups of pointing policies of two other seeds, 13 to 20 had two outcomes at 0.3 to 0.7, and 1 and 21 at 1."""
 
 
 def whole_base(folder: Path, seed: int = 0, pointing: bool = False) -> Path:
@@ -68,17 +69,17 @@ def test_groups_behind_transformers_serve_are_trained_on_as_text(small: Config, 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("pointing", "seed"), SEEDS.items())
+@pytest.mark.parametrize("pointing", CASES)
 def test_a_policy_behind_transformers_serve_gets_better_in_groups_on_folded_prompts(
     pointing: bool,
-    seed: int,
     small: Config,  # noqa: F811
     tmp_path: Path,
 ) -> None:
+    seed, temperature = CASES[pointing]
     fields = learning(small, whole_base(tmp_path / "base", seed, pointing), pointing=pointing).model_dump()
     config = config_of(fields | {"seed": seed})
     imitated = imitate(config)  # in this process, without the server
-    trained = improve(served(in_groups(config, recompute=True, temperature=1.0 if pointing else 0.5)))
+    trained = improve(served(in_groups(config, recompute=True, temperature=temperature)))
     lake = Lake.open(config.lake)
     assert trained and success(lake) >= max(0.8, imitated)
     for row in trained:
@@ -88,3 +89,4 @@ def test_a_policy_behind_transformers_serve_gets_better_in_groups_on_folded_prom
         assert all(one["token_ids"] is None for one in steps)  # the server's
         assert max(one["step"] for one in steps) >= POLICY["live_images"]  # behind a fold
         assert max(len(one["actions"]) for one in steps) == (2 if pointing else 1)
+    assert tested(config) >= 0.7
