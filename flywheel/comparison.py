@@ -1,27 +1,26 @@
 """Compare two lakes, or two runs of one lake, by success, tasks, data, cost and config."""
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from curation.intervals import Interval, paired_difference
-from flywheel.difference import flat_config
+from flywheel.difference import flat_config, paired_as_dict
 from schemas.config import Config
 from schemas.config.operations import BudgetConfig
 from schemas.failure import UsageError
 from schemas.tables import TABLES
-from schemas.tables.evaluation import SUITES, Evaluation
+from schemas.tables.evaluation import SUITES
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from storage.schema_marker import NAME
 from tasks.running.budget import Spent, spent
 from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.runs import LakeRun, run_named, runs_of
-from tasks.shared.status import IterationStatus, iterations
+from tasks.shared.status import IterationStatus, Outcome, iterations, outcomes_of, quoted_by_task, shared_outcomes
 from tasks.shared.trajectories import SHORT_ID
 
 OWN_KEYS = ("lake.", "name")
@@ -37,8 +36,8 @@ class Side:
     """Address of the lake, or id of the run."""
     policy: PolicyVersion | None
     """The lake's champion, or the last policy of the run."""
-    outcomes: Mapping[tuple[str, int], bool]
-    """The policy's success on held-out seeds, by task and seed."""
+    outcomes: Sequence[Outcome]
+    """The policy's outcomes on held-out seeds."""
     curve: list[IterationStatus]
     """The iterations, without the preparation and imports."""
     rows: dict[str, int]
@@ -52,11 +51,8 @@ class Side:
 
     @property
     def tasks(self) -> dict[str, float]:
-        """The policy's success by task."""
-        won = defaultdict[str, list[bool]](list)
-        for (task, _), success in self.outcomes.items():
-            won[task].append(success)
-        return {task: sum(each) / len(each) for task, each in won.items()}
+        """The policy's success by task of any suite, as in `flywheel status`."""
+        return {task: won / tried for task, (won, tried) in quoted_by_task(self.outcomes).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,18 @@ class HistoryComparison:
 
     @property
     def success(self) -> Interval:
-        """Success of the policy of B minus that of A, on the tasks and seeds of both."""
-        return paired_difference(self.b.outcomes, self.a.outcomes)
+        """Success of the policy of B minus that of A, on the suite's tasks and seeds of both."""
+        return self._difference("suite")
+
+    @property
+    def others(self) -> dict[str, Interval]:
+        """The same difference on held-out and on made tasks, by suite, where both were measured."""
+        each = {suite: self._difference(suite) for suite in SUITES[1:]}
+        return {suite: at for suite, at in each.items() if at.n}
+
+    def _difference(self, suite: str) -> Interval:
+        a, b = shared_outcomes(self.a.outcomes, self.b.outcomes, (suite,))
+        return paired_difference(b, a)
 
     @property
     def tasks(self) -> dict[str, Both]:
@@ -108,10 +114,9 @@ class HistoryComparison:
     @property
     def as_dict(self) -> dict[str, Any]:
         """Converts the comparison to JSON."""
-        at = self.success
         return {
             "a": {"name": self.a.name, "policy": self.a.version}, "b": {"name": self.b.name, "policy": self.b.version},
-            "success": {"difference": at.mean if at.n else None, "ci": (at.low, at.high) if at.n else None, "n": at.n},
+            "success": paired_as_dict(self.success), **{name: paired_as_dict(at) for name, at in self.others.items()},
             "curve": [{"a": _point(one), "b": _point(two)} for one, two in self.curve],
             "tasks": self.tasks, "data": self.data, "cost": self.cost,
             "config": [{"key": key, "a": one, "b": two} for key, (one, two) in self.config.items()],
@@ -178,11 +183,8 @@ def _run_side(lake: Lake, budget: BudgetConfig, run: LakeRun) -> Side:
     return Side(run.run_id, row, _outcomes(lake, row), curve, rows, spent(lake, budget, own))
 
 
-def _outcomes(lake: Lake, row: PolicyVersion | None) -> dict[tuple[str, int], bool]:
-    if row is None:
-        return {}
-    where: dict[str, str | Sequence[str]] = {"policy_version": row.policy_version, "suite": list(SUITES)}
-    return {(one.task_id, one.seed): one.success for one in lake.rows(Evaluation, where) if one.success is not None}
+def _outcomes(lake: Lake, row: PolicyVersion | None) -> list[Outcome]:
+    return [] if row is None else outcomes_of(lake, row.policy_version)[row.policy_version]
 
 
 def _point(row: IterationStatus | None) -> dict[str, Any] | None:

@@ -9,12 +9,13 @@ from typing import Any
 
 from curation.intervals import Interval, paired_difference, wilson
 from schemas.failure import LakeError, UsageError
-from schemas.tables.evaluation import Evaluation
+from schemas.tables.evaluation import SUITES
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
 from storage.difference import ChangedRoute, Counted, Difference, difference
 from storage.lake import Lake
 from tasks.shared.policies import policies, policy_row
+from tasks.shared.status import outcomes_of, shared_outcomes
 from tasks.train.train import PINNED
 
 NOW = "now"
@@ -50,9 +51,9 @@ class Policies:
     config: dict[str, tuple[Any, Any]]
     """Differing values by dotted key."""
     success: Interval
-    """Difference B minus A, on tasks and seeds on which both policies were measured."""
+    """Difference B minus A, on the suite's tasks and seeds on which both policies were measured."""
     families: dict[str, Interval]
-    """Success difference by family of tasks."""
+    """Success difference by family of tasks, held-out and made ones included."""
 
     def both(self, name: str) -> tuple[Any, Any]:
         """Returns a field of both policies."""
@@ -101,10 +102,10 @@ class VersionComparison:
         }  # fmt: skip
         if (made := self.policies) is None:
             return found
-        families = {family: _paired(at) for family, at in made.families.items()}
+        families = {family: paired_as_dict(at) for family, at in made.families.items()}
         plain = {name: made.both(name) for name in COMPARED}
         config = [{"key": key, "a": a, "b": b} for key, (a, b) in made.config.items()]
-        success = {**_paired(made.success), "families": families}
+        success = {**paired_as_dict(made.success), "families": families}
         return {**found, "policies": {**plain, "config": config, "success": success}}
 
 
@@ -169,23 +170,23 @@ def flat_config(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _success(lake: Lake, a: str, b: str) -> tuple[Interval, dict[str, Interval]]:
-    """Computes the difference B minus A, over all tasks and by family."""
-    won: dict[str, dict[tuple[str, int], bool]] = {a: {}, b: {}}
-    for row in lake.rows(Evaluation, {"policy_version": [a, b], "suite": ["suite", "held_out"]}):
-        if row.success is not None:
-            won[row.policy_version][row.task_id, row.seed] = row.success
+    """Computes the difference B minus A, over the suite and by family."""
+    found = outcomes_of(lake, a, b)
+    before, after = shared_outcomes(found[a], found[b], SUITES)
     tags = {task.task_id: task.tags for task in lake.rows(GuiTask)}
     by_family: dict[str, set[str]] = defaultdict(set)
-    for task, _ in won[a].keys() & won[b].keys():
+    for task, _ in before:
         by_family[next(iter(tags.get(task, ())), task.partition("/")[0])].add(task)
     families = {
         family: paired_difference(
-            *({key: won_it for key, won_it in won[side].items() if key[0] in tasks} for side in (b, a))
+            *({key: won for key, won in side.items() if key[0] in tasks} for side in (after, before))
         )
         for family, tasks in sorted(by_family.items())
     }
-    return paired_difference(won[b], won[a]), families
+    before, after = shared_outcomes(found[a], found[b])
+    return paired_difference(after, before), families
 
 
-def _paired(at: Interval) -> dict[str, Any]:
+def paired_as_dict(at: Interval) -> dict[str, Any]:
+    """Converts a difference to JSON: null without pairs."""
     return {"difference": at.mean if at.n else None, "ci": (at.low, at.high) if at.n else None, "n": at.n}

@@ -89,22 +89,13 @@ def by_task(lake: "OpenLake") -> pl.DataFrame:
     """Return success by task and policy, as `OpenLake.by_task` does."""
     columns = ("task_id", "suite", "success", "reward", "n", "iteration", "policy_version")
     measured = lake.query("tasks").filter(pl.col("success").is_not_null()).select(columns)
-    explored = (
-        lake.evaluations()
-        .filter(pl.col("suite") == "suite", pl.col("success").is_not_null())
-        .join(lake.policies(), on="policy_version", how="anti")
-        .group_by("task_id")
-        .agg(
-            pl.col("suite").first(),
-            pl.col("success").mean(),
-            pl.col("reward").fill_null(0.0).mean().cast(pl.Float64),
-            pl.len().cast(pl.Int64).alias("n"),
-            pl.lit(None, pl.Int32).alias("iteration"),
-            pl.lit(None, pl.String).alias("policy_version"),
-        )
-        .sort("task_id")
-    )
-    return pl.concat([explored.select(columns).collect(), measured], how="vertical_relaxed")
+    explored = lake.sql("""
+        SELECT
+            task_id, suite, avg(success::INTEGER) AS success, avg(coalesce(reward, 0)) AS reward, count(*) AS n,
+            NULL::INTEGER AS iteration, NULL::VARCHAR AS policy_version
+        FROM evaluation_outcomes WHERE actor = 'explorer' AND suite = 'suite' AND quoted
+        GROUP BY task_id, suite ORDER BY task_id""")
+    return pl.concat([explored, measured], how="vertical_relaxed")
 
 
 def training(lake: "OpenLake", policies: Sequence[str], points: int) -> pl.DataFrame:

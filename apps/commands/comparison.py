@@ -8,6 +8,9 @@ from tasks.running.budget import short
 from tasks.running.console import make_table, out
 from tasks.shared.status import IterationStatus
 
+TASKS_OF = {"held_out": "held-out tasks", "synthesized": "made tasks"}
+"""Names of the suites other than the tasks of the training."""
+
 
 def show_comparison(found: HistoryComparison) -> None:
     """Prints the comparison, the largest changes first."""
@@ -35,7 +38,9 @@ def show_comparison(found: HistoryComparison) -> None:
             f"{at.high:+.3f}) over {at.n} pairs of tasks and seeds."
         )
     else:
-        print_line("The policies have no task and seed in common.")
+        print_line("The policies have no task and seed of the suite in common.")
+    for suite, at in found.others.items():
+        print_line(f"On {TASKS_OF[suite]}: {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}) over {at.n} pairs.")
 
 
 def label_of_pair(a: IterationStatus | None, b: IterationStatus | None) -> str:

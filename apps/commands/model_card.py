@@ -23,7 +23,7 @@ KEPT = ("pretrained", "adopted")
 """Kinds of policies whose checkpoint keeps its own card, since this project's training on tasks did not make it."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)")
-_SUITES = {"suite": "tasks of the training", "held_out": "held-out tasks"}
+_SUITES = {"suite": "tasks of the training", "held_out": "held-out tasks", "synthesized": "made tasks"}
 _PROMPT = ("template", "dialect", "context", "history_images", "thoughts", "max_new_tokens")
 LIMITS = (
     "Success was measured only on the tasks above, with the screens of their environments. Success on other tasks, "

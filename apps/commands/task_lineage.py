@@ -9,13 +9,13 @@ from rich.text import Text
 
 from apps.commands.readers import readers_of
 from common.text import harmless
-from schemas.tables.evaluation import SUITES, Evaluation
 from schemas.tables.proposal import Proposal
 from schemas.tables.stage import label_of
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.running.console import out
 from tasks.shared.policies import policies
+from tasks.shared.status import outcomes_of, quoted_by_task
 
 PROPOSAL = {
     "maker", "maker_version", "reward_maker", "iteration", "parents", "solver", "tries", "solved", "status", "reason",
@@ -83,8 +83,8 @@ def lineage_of_task(lake: Lake, name: str) -> TaskLineage:
     collected = lake.read("trajectories", ["trajectory_id", "iteration"], {"task_id": name}).to_pylist()
     readers, unknown = readers_of(lake, [row["trajectory_id"] for row in collected])
     used = {version for versions in readers.values() for version in versions}
-    rows = [one for one in lake.rows(Evaluation, {"task_id": name, "suite": list(SUITES)}) if one.success is not None]
-    won = {version: [one.success for one in rows if one.policy_version == version] for version in policies(lake)}
+    measured = outcomes_of(lake, *policies(lake))
+    won = {version: quoted_by_task(each).get(name) for version, each in measured.items()}
     return TaskLineage(
         task_id=name,
         task=next(iter(lake.rows(GuiTask, {"task_id": name})), None),
@@ -92,7 +92,7 @@ def lineage_of_task(lake: Lake, name: str) -> TaskLineage:
         ancestors=[(one, proposals.get(one)) for one in _ancestors(name, proposals)],
         children=sorted(one.task_id for one in proposals.values() if name in one.parents and one.status == "accepted"),
         trajectories=dict(sorted(Counter(row["iteration"] for row in collected).items())),
-        success={version: (sum(map(bool, each)), len(each)) for version, each in won.items() if each},
+        success={version: counts for version, counts in won.items() if counts},
         policies=[version for version in policies(lake) if version in used],
         unknown=unknown,
     )

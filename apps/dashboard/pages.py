@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from apps.commands.comparison import label_of_pair
+from apps.commands.comparison import TASKS_OF, label_of_pair
 from apps.commands.lineage import lineage_of_policy
 from apps.desk.desk import Desk
 from apps.desk.pages import Chosen, page
@@ -110,7 +110,8 @@ def router(desk: Desk) -> APIRouter:
         pair = found.runs_compared(*both) if len(both) == 2 else None
         return page(
             "runs", rows=rows, tags=tags_of(lake, [run.run_id for run, _ in rows]), pair=pair, chosen=both or newest,
-            label=label, label_of_pair=label_of_pair, charts=found.charts("runs/" + "/".join(both)) if pair else {},
+            label=label, label_of_pair=label_of_pair, tasks_of=TASKS_OF,
+            charts=found.charts("runs/" + "/".join(both)) if pair else {},
         )  # fmt: skip
 
     routes.include_router(_data_router(desk))

@@ -1,18 +1,14 @@
--- Describe each iteration and task in one row: the success of the iteration's policy on held-out seeds (test seeds, or
--- validation seeds if it has no test seeds), and the success of policy and explorer in the collected trajectories.
+-- Describe each iteration and task in one row: the success of the iteration's policy on the quoted seeds
+-- (`views/evaluation_outcomes.sql`), and the success of policy and explorer in the collected trajectories.
 -- Environment failures (success is null) are left out everywhere.
 WITH
-quoted AS (
-    SELECT made.iteration, policy_version, suite, task_id, success, reward
-    FROM evaluations JOIN made USING (policy_version)
-    WHERE success IS NOT NULL AND suite IN ('suite', 'held_out', 'synthesized')
-    QUALIFY (seed >= 2000000) = max(seed >= 2000000) OVER (PARTITION BY policy_version, suite)
-),
 evaluated AS (
     SELECT
         iteration, task_id, any_value(policy_version) AS policy_version, any_value(suite) AS suite,
         avg(success::INTEGER) AS success, avg(reward) AS reward, count(*) AS n
-    FROM quoted GROUP BY iteration, task_id
+    FROM evaluation_outcomes JOIN made ON actor = policy_version
+    WHERE quoted
+    GROUP BY iteration, task_id
 ),
 collected AS (
     SELECT

@@ -129,7 +129,7 @@ counted AS (
 ),
 measured AS (
     SELECT task_id, avg(success::INTEGER) AS success FROM evaluations
-    WHERE policy_version = $measured AND suite = 'suite' AND success IS NOT NULL
+    WHERE policy_version = $measured AND suite = 'suite' AND success IS NOT NULL AND seed < 2000000
     GROUP BY task_id
 ),
 rated AS (

@@ -3,7 +3,7 @@
 The module also finds the environment failures of an iteration, by task.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from curation.intervals import Interval, mean_interval, wilson
 from rollout.failures import Ended, FailedTask, always_failing
 from schemas.failure import EnvironmentDown
 from schemas.tables.stage import STAGES
+from schemas.tables.trajectory import split_of
 from storage.catalog import answers, ask
 from storage.lake import Lake
 
@@ -113,6 +114,58 @@ def success_of(lake: Lake, version: str) -> PolicySuccess | None:
     found = {row["suite"]: _success(row, "task") for row in ask(lake, "policy_success", policy=version).to_pylist()}
     suite = found.get("suite")
     return suite and PolicySuccess(suite.success, suite.ci, suite.n, found.get("held_out"), found.get("synthesized"))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of an actor on a held-out seed of a task, without environment failures."""
+
+    actor: str
+    """Version of a policy, or `explorer`."""
+    suite: str
+    """One of `schemas.tables.evaluation.SUITES`."""
+    task_id: str
+    seed: int
+    success: bool
+    quoted: bool
+    """Whether the actor's success is stated for this seed (`storage/queries/views/evaluation_outcomes.sql`)."""
+
+
+def outcomes_of(lake: Lake, *actors: str) -> dict[str, list[Outcome]]:
+    """Return the outcomes of policies, or of `explorer`, by actor."""
+    found: dict[str, list[Outcome]] = {actor: [] for actor in actors}
+    for one in answers(lake, Outcome, "outcomes", actors=list(actors)):
+        found[one.actor].append(one)
+    return found
+
+
+def quoted_by_task(outcomes: Iterable[Outcome]) -> dict[str, tuple[int, int]]:
+    """Return successes and trials by task, on the seeds that success is stated for."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in outcomes:
+        if one.quoted:
+            won, tried = found.get(one.task_id, (0, 0))
+            found[one.task_id] = (won + one.success, tried + 1)
+    return found
+
+
+Shared = tuple[dict[tuple[str, int], bool], dict[tuple[str, int], bool]]
+"""Success of two actors by task and seed."""
+
+
+def shared_outcomes(a: Iterable[Outcome], b: Iterable[Outcome], suites: Iterable[str] = ("suite",)) -> Shared:
+    """Return the success of two actors on the tasks and seeds of both, by which they are compared.
+
+    In each suite, these are test seeds if both were measured on some, else validation seeds.
+    """
+    sides, found = (tuple(a), tuple(b)), (dict[tuple[str, int], bool](), dict[tuple[str, int], bool]())
+    for suite in suites:
+        one, two = ({(row.task_id, row.seed): row.success for row in side if row.suite == suite} for side in sides)
+        shared = one.keys() & two.keys()
+        seeds = {at for at in shared if split_of(at[1]) == "test"} or shared
+        found[0].update({at: one[at] for at in seeds})
+        found[1].update({at: two[at] for at in seeds})
+    return found
 
 
 def verified(lake: Lake) -> list[VerifiedRate]:

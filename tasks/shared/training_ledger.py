@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow.dataset as pads
 
-from curation.intervals import NOTHING, paired_difference
+from curation.intervals import paired_difference
 from learning.algorithms.method import METHODS, DataSource
 from schemas.failure import UsageError
-from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
 from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.shared.policies import policies
+from tasks.shared.status import Outcome, outcomes_of, shared_outcomes
 
 NEEDED = {"reviews", "trajectories", "steps", "verdicts", "annotations"}
 """Tables whose versions a policy must pin, so that the decisions that it learned from are known."""
@@ -127,10 +127,7 @@ def learned_from_people(lake: Lake) -> list[LearnedWorth]:
     if not lake.count("reviews"):
         return []
     read = {name: decisions_of(lake, row) for name, row in rows.items()}
-    evaluated = [one for one in lake.rows(Evaluation, {"suite": "suite"}) if one.success is not None]
-    won: dict[str, dict[tuple[str, int], bool]] = {}
-    for one in evaluated:
-        won.setdefault(one.policy_version, {})[one.task_id, one.seed] = bool(one.success)
+    won = outcomes_of(lake, *rows)
     return [_learned(rows[name], rows, read, won) for name, found in read.items() if found]
 
 
@@ -138,7 +135,7 @@ def _learned(
     row: PolicyVersion,
     rows: Mapping[str, PolicyVersion],
     read: Mapping[str, Sequence[UsedDecision]],
-    won: Mapping[str, Mapping[tuple[str, int], bool]],
+    won: Mapping[str, Sequence[Outcome]],
 ) -> LearnedWorth:
     parent = row.parent or ""
     while (above := rows.get(parent)) and above.kind == "intermediate":
@@ -146,12 +143,9 @@ def _learned(
     found, known = read[row.policy_version], {one.review_id for one in read.get(parent, ())}
     new = [one for one in found if one.review_id not in known]
     tasks = sorted({one.task_id for one in new})
-    before, after = (
-        {key: won_it for key, won_it in won.get(name, {}).items() if key[0] in tasks}
-        for name in (parent, row.policy_version)
-    )
-    both = before.keys() & after.keys()
-    worth = paired_difference(after, before) if both else NOTHING
+    own, theirs = ([one for one in won.get(name, ()) if one.task_id in tasks] for name in (row.policy_version, parent))
+    before, after = shared_outcomes(theirs, own)
+    worth = paired_difference(after, before)
     return LearnedWorth(
         policy=row.policy_version,
         parent=parent,
@@ -160,8 +154,8 @@ def _learned(
         by=dict(sorted(Counter(one.decision for one in new).items())),
         people=sorted({one.person for one in new}),
         tasks=tasks,
-        before=_mean({key: before[key] for key in both}),
-        after=_mean({key: after[key] for key in both}),
+        before=_mean(before),
+        after=_mean(after),
         difference=worth.mean if worth.n else None,
         ci=(worth.low, worth.high) if worth.n else None,
         n=worth.n,

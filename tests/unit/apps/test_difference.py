@@ -38,7 +38,7 @@ def test_two_policies_differ_by_what_was_collected_between_them(place: Any) -> N
     assert found.policies is not None and found.policies.config == {}
     assert found.policies.both("parent") == ("policy-initial", "policy-0000")
     success = found.policies.success
-    assert success.mean == pytest.approx(0.25) and success.n == 24 and success.low < 0.25
+    assert success.mean == pytest.approx(0.25) and success.n == 16 and success.low < 0.25
     assert set(found.as_dict["policies"]) == {"parent", "method", "code", "seed", "config", "success"}
 
 
