@@ -32,7 +32,7 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
     """Checks a data set, writes it as an iteration, and decides the route of each trajectory.
 
     The quality gate runs before the filter. Data that the gate refuses has no route, and training never uses it.
-    A repeated import with `demonstrations` accepts those trajectories of the lake that have no outcome.
+    A repeated import with `demonstrations` takes those trajectories of the lake that have no outcome as successes.
 
     Args:
         config: the resolved config.
@@ -48,7 +48,13 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
     with open_run(config):
         if not has_new(config, request, name):
             written = import_decisions(config, request, name)
-            return {"iteration": None, **written, "routes": {}, "gates": {}, **_accepted(config, request, written)}
+            return {
+                "iteration": None,
+                **written,
+                "routes": {},
+                "gates": {},
+                **_accepted(config, request, name, written),
+            }
         iteration = claim_import(config, request, name)
         written = import_data_set(config, request, name, iteration)
         check_quality(config, iteration)
@@ -57,17 +63,17 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
         annotate_steps(config, iteration)
         check_again(config, iteration)
         close_iteration(config, iteration)
-        accepted = _accepted(config, request, written)
+        accepted = _accepted(config, request, name, written)
         return {
             "iteration": iteration, **written, "routes": routed["routes"], "gates": routed.get("gates", {}), **accepted,
         }  # fmt: skip
 
 
-def _accepted(config: Config, request: Request, written: Metrics) -> Metrics:
-    """Accept trajectories that the lake had before the import, if they are demonstrations."""
+def _accepted(config: Config, request: Request, name: str, written: Metrics) -> Metrics:
+    """Take trajectories that the lake had before the import as successes, if they are demonstrations."""
     if not request.demonstrations or not written["already"]:
         return {}
-    return {"demonstrations": accept_demonstrations(config, request).model_dump()}
+    return {"demonstrations": accept_demonstrations(config, request, name).model_dump()}
 
 
 @flow(name="refilter", flow_run_name=run_name)

@@ -233,7 +233,7 @@ def explained(done: Mapping[str, Any]) -> list[str]:
 
 
 def in_words(accepted: Mapping[str, Any] | None) -> list[str]:
-    """Describes the result of accepting trajectories of earlier imports; empty if nothing was asked for."""
+    """Describes trajectories of earlier imports that became successes; empty if nothing was asked for."""
     from common.text import counted
 
     if accepted is None:
@@ -241,9 +241,12 @@ def in_words(accepted: Mapping[str, Any] | None) -> list[str]:
     lines = list[str]()
     if accepted["accepted"]:
         count = counted(accepted["accepted"], "trajectory", "trajectories")
-        lines.append(f"{count} accepted. Undo: flywheel trajectories undo {accepted['batch']}")
+        lines.append(f"{count} accepted as successes.")
     if left := accepted["rejected"]:
-        lines.append(f"{sum(left.values()):,} left out, because a gate rejects them{rejections(left)}.")
+        lines.append(f"{sum(left.values()):,} not accepted, because a gate rejects them{rejections(left)}.")
+    if accepted["iterations"]:
+        found = f"flywheel trajectories --iteration={accepted['iterations'][0]} --outcome success --ids"
+        lines.append(f"To reject successes: `{found} | flywheel trajectories decide reject --ids -`.")
     return lines
 
 

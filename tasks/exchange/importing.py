@@ -231,6 +231,15 @@ def claim_import(config: Config, request: Request, name: str) -> int:
     raise AssertionError
 
 
+def mark_demonstrations(lake: Lake, name: str) -> None:
+    """Record that an import's trajectories without an outcome count as successes, as if it had begun so."""
+    store = lake.blobs.store
+    for number in takewhile(lambda number: store.exists(_claim(number)), count()):
+        there = ImportRecord.model_validate_json(store.get(_claim(number)))
+        if there.name == name and not there.demonstrations:
+            store.put(_claim(number), there.model_copy(update={"demonstrations": True}).model_dump_json().encode())
+
+
 def _check_outcome(there: ImportRecord, request: Request, iteration: int, unfinished: bool) -> None:
     label = label_of(iteration)
     if there.demonstrations and not request.demonstrations:

@@ -21,10 +21,10 @@ from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.exchange import demonstrations
 from tasks.exchange.export import export_trajectories
 from tasks.exchange.importing import Request, check_import, claim_import
 from tasks.running.run import open_run
-from tasks.shared.many import undo_batch
 from tasks.shared.reviews import Draft, submit
 from tasks.shared.status import begun_iterations, iterations
 from tests.fixtures.sentences import Sentences
@@ -171,14 +171,40 @@ def routes(config: Config) -> dict[str, str]:
     return {names[row["trajectory_id"]]: row["route"] for row in ask(lake, "decisions", iteration=None).to_pylist()}
 
 
+def outcomes(config: Config) -> list[tuple[Any, ...]]:
+    """Outcomes of the lake's trajectories with their routes; which of two equal ones is the duplicate is left open."""
+    lake = Lake.open(config.lake)
+    decided = {row["trajectory_id"]: row["route"] for row in ask(lake, "decisions", iteration=None).to_pylist()}
+    rows = lake.read("trajectories").to_pylist()
+    return sorted((row["success"], row["reward"], row["termination"], decided[row["trajectory_id"]]) for row in rows)
+
+
 @pytest.mark.slow
-def test_an_import_becomes_demonstrations_later_once_and_until_that_is_undone(small: Config, tmp_path: Path) -> None:
+def test_demonstrations_given_later_make_the_rows_of_a_first_import_with_them(small: Config, tmp_path: Path) -> None:
     enter = "pyautogui.press('enter')"
     lines = [line(number, None, enter) for number in range(4)] + [line(5, False, enter)]
     lines[1] = {**lines[0], "task_id": "theirs-1"}  # the same on the same screens
     file = data_set(tmp_path / "theirs", lines)
-    first = import_data(small, Request(format="agentnet", path=file))
+    plain, request = (Request(format="agentnet", path=file, demonstrations=given) for given in (False, True))
+    other = small.model_copy(update={"lake": small.lake.model_copy(update={"uri": str(tmp_path / "other")})})
+    import_data(other, request)
+    first = import_data(small, plain)
     assert (first["routes"], first["without_outcome"]) == ({"ct": 5}, 4)
+    done = import_data(small, request)["demonstrations"]
+    assert (done["accepted"], done["rejected"], done["iterations"]) == (3, {"duplicates": 1}, [-2])
+    assert outcomes(small) == outcomes(other)
+    assert [one[:3] for one in outcomes(small)] == [(False, 0.0, "done")] + [(True, 1.0, "done")] * 4
+    assert import_data(small, request)["demonstrations"]["accepted"] == 0
+    with pytest.raises(UsageError, match="already, with --demonstrations"):
+        import_data(small, plain)
+
+
+@pytest.mark.slow
+def test_later_demonstrations_keep_decisions_of_reviewers_and_continue_after_a_kill(
+    small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = data_set(tmp_path / "theirs", [line(number, None, "pyautogui.press('enter')") for number in range(3)])
+    import_data(small, Request(format="agentnet", path=file))
     lake = Lake.open(small.lake)
     (two,) = (
         row["trajectory_id"]
@@ -187,15 +213,14 @@ def test_an_import_becomes_demonstrations_later_once_and_until_that_is_undone(sm
     )
     submit(lake, Draft(two, 0, "Ada", "reject"))
     request = Request(format="agentnet", path=file, demonstrations=True)
-    done = import_data(small, request)["demonstrations"]
-    assert (done["accepted"], done["rejected"]) == (2, {"duplicates": 1})
-    imitated = {name for name, route in routes(small).items() if route == "sft"}
-    assert len(imitated & {"0", "1"}) == 1 and imitated - {"0", "1"} == {"3"}
-    assert import_data(small, request)["demonstrations"]["accepted"] == 0
-    assert len(undo_batch(lake, done["batch"], "Ada").trajectories) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(demonstrations, "decide", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            import_data(small, request)
     assert set(routes(small).values()) == {"ct"}
     assert import_data(small, request)["demonstrations"]["accepted"] == 2
-    assert "demonstrations" not in import_data(small, Request(format="agentnet", path=file))
+    assert routes(small) == {"0": "sft", "1": "sft", "2": "ct"}
+    assert lake.read("trajectories", ["success"], {"trajectory_id": two})["success"].to_pylist() == [None]
 
 
 @pytest.mark.slow

@@ -118,8 +118,8 @@ def test_an_import_explains_its_routes_and_how_to_change_them(sentence: Sentence
     sentence("\n".join(explained(done)))
     sentence("\n".join(explained({"iteration": -3, "routes": {"quarantine": 2}, "without_outcome": 0})))
     assert explained({"iteration": -2, "routes": {"sft": 3}, "without_outcome": 0}) == []
-    sentence("\n".join(in_words({"accepted": 19, "batch": "1f0c9a4be2d7", "rejected": {"duplicates": 1}})))
-    assert in_words(None) == [] == in_words({"accepted": 0, "batch": "", "rejected": {}})
+    sentence("\n".join(in_words({"accepted": 19, "iterations": [-2], "rejected": {"duplicates": 1}})))
+    assert in_words(None) == [] == in_words({"accepted": 0, "iterations": [], "rejected": {}})
 
 
 def test_an_import_names_the_gates_that_rejected_trajectories() -> None:
