@@ -22,7 +22,7 @@ from tasks.overrides import overridden
 from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
 from tasks.running.budget import pause_of
 from tasks.running.console import make_table, out
-from tasks.running.run_status import RunStatus, run_statuses
+from tasks.running.run_status import RunStatus, dead_run, run_statuses
 from tasks.shared.lease import lease_owner
 from tasks.shared.policies import policy_row
 from tasks.shared.proposals import Proposals, proposals_of
@@ -124,7 +124,10 @@ def _current(lake: Lake, rows: list[IterationStatus]) -> dict[str, Any] | None:
     if not rows or rows[-1].finished:
         return None
     stage = next((name for name in STAGES if name not in rows[-1].stages_s), STAGES[-1])
-    return {"running": lease_owner(lake) is not None, "iteration": rows[-1].iteration, "stage": stage}
+    running, at = lease_owner(lake) is not None, rows[-1].iteration
+    dead = None if running else dead_run(lake, at)
+    ended = {"ended": {name: getattr(dead, name) for name in ("host", "process", "stage", "heard")}} if dead else {}
+    return {"running": running, "iteration": at, "stage": stage, **ended}
 
 
 def show_status(lake: Lake) -> None:
@@ -255,7 +258,16 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
         stage = next((one for one in STAGES if one not in done), STAGES[-1])
         lasts = f" for {_since(lake):.0f} s" if rows else ""
         lines.insert(0, f"now {stage}{lasts}{_last_time(stage, rows)}; process {turn.process} of {turn.host}")
-    return (paused + "\n".join(lines)).rstrip() or "no iteration is running"
+    return (paused + "\n".join(lines)).rstrip() or "no iteration is running" + _ended(lake, rows)
+
+
+def _ended(lake: Lake, rows: list[IterationStatus]) -> str:
+    """Describes how the last process of an unfinished iteration died; empty if it is unknown."""
+    if not rows or rows[-1].finished or (dead := dead_run(lake, rows[-1].iteration)) is None:
+        return ""
+    ago = lasting(max(0.0, time.time() - dead.heard))
+    during = f" during {dead.stage}" if dead.stage else ""
+    return f": process {dead.process} of {dead.host} ended{during}, {ago} ago; `flywheel run` continues the iteration"
 
 
 def _under_way(status: RunStatus, rows: list[IterationStatus]) -> str:

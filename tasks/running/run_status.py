@@ -68,6 +68,11 @@ class RunStatus(BaseModel):
     sandboxes: tuple[Leased, ...] = ()
 
     @property
+    def is_dead(self) -> bool:
+        """Whether the process is known to have ended, or has written nothing for `SILENT_S` seconds."""
+        return (self.owner is not None and self.owner.gone) or abs(time.time() - self.heard) >= SILENT_S
+
+    @property
     def left_s(self) -> float | None:
         """Estimated seconds until the progress bar is complete, at the average pace so far; None if unknown."""
         spent = self.heard - self.since
@@ -175,7 +180,7 @@ def run_statuses(lake: Lake) -> list[RunStatus]:
 
     A run inside an iteration comes first; the other runs follow in the order of their `run_id`.
     """
-    found = [one for one in _files(lake).values() if one and abs(time.time() - one.heard) < SILENT_S]
+    found = [one for one in _files(lake).values() if one and not one.is_dead]
     parts = sorted((one for one in found if one.part is not None), key=lambda one: one.part or 0)
     leased: dict[str, list[Leased]] = {}
     for part in parts:
@@ -186,6 +191,12 @@ def run_statuses(lake: Lake) -> list[RunStatus]:
         if one.part is None
     ]
     return sorted(runs, key=lambda one: (one.iteration is None, one.run_id))
+
+
+def dead_run(lake: Lake, iteration: int) -> RunStatus | None:
+    """Return the newest status of a run that died in an iteration; None if no file of such a run is left."""
+    found = [one for one in _files(lake).values() if one and one.iteration == iteration and one.is_dead]
+    return max((one for one in found if one.part is None), key=lambda one: one.heard, default=None)
 
 
 def _files(lake: Lake) -> dict[str, RunStatus | None]:

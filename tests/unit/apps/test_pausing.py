@@ -2,15 +2,17 @@
 
 import json
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from apps.commands.status import show_status
+from apps.commands.status import show_status, status_of
 from tasks.running.budget import FILE, pause, pause_of
-from tasks.running.run_status import RunStatus, file_of
-from tasks.shared.lease import iteration_lock
+from tasks.running.run_status import RunStatus, file_of, run_statuses
+from tasks.shared.lease import Owner, iteration_lock
 from tests.command import Call
 from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place
@@ -81,3 +83,28 @@ def test_status_says_what_happens_now(
     code, _, err = flywheel("status", "--watch", "--config", own.file)
     assert code == 2 and "terminal" in err
     assert flywheel("status", "--watch", "--json", "--config", own.file)[0] == 2
+
+
+def test_status_reports_a_process_that_died_and_not_its_last_status(
+    own: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dead = Owner.this(process=ended.pid, ticks=1)
+    about = {"iteration": 2, "stage": "train", "host": "here", "process": ended.pid, "owner": dead}
+    moment = RunStatus(run_id="a", since=time.time() - 9, heard=time.time() - 2, done=1, total=2, **about)
+    own.lake.blobs.store.put(file_of("a"), moment.model_dump_json().encode())
+    assert run_statuses(own.lake) == []
+    current = status_of(own.lake)["current"]
+    assert current["running"] is False and current["ended"]["process"] == ended.pid
+    assert current["ended"]["stage"] == "train"
+    show_status(own.lake)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"no iteration is running: process {ended.pid} of here ended during train, " in printed
+    assert printed.endswith("`flywheel run` continues the iteration")
+
+    alive = RunStatus(run_id="b", iteration=2, stage="collect", heard=time.time(), owner=Owner.this())
+    own.lake.blobs.store.put(file_of("b"), alive.model_dump_json().encode())
+    assert status_of(own.lake)["current"]["stage"] == "collect"  # the resumed run, although the dead one was heard too
+    show_status(own.lake)
+    assert "now collect" in (out := capsys.readouterr().out) and "ended" not in out
