@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
 
 from schemas.config.sections import LakeConfig
-from schemas.failure import LakeError
+from schemas.failure import LakeError, UsageError
 from storage.explained import CREDENTIALS
 from storage.objects import ObjectStore, open_store
 from storage.patience import StoreRetry, T
@@ -90,24 +90,16 @@ def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Add
     """Return the address that a config names.
 
     Raises:
-        LakeError: the config names neither a usable folder, `s3://` nor `memory://`. Or an S3 address has no bucket, or
-            the environment has no S3 credentials.
+        UsageError: the address is neither a folder, `s3://` with a bucket, nor `memory://`.
+        LakeError: the folder is not usable for Delta tables, or the environment has no S3 credentials.
     """
     scheme, _, rest = config.uri.rpartition("://")
     if scheme == "s3":
         return _s3(config, os.environ if environ is None else environ)
     if scheme == "memory":
         return Address(f"memory://{rest.strip('/')}", _filesystem("memory"))
-    if scheme:
-        raise LakeError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
-    if found := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/*(.*)", config.uri):
-        hint = (
-            f"Write s3://{found[2] or 'bucket/prefix'}"
-            if found[1] in ("s3", "s3a", "s3n")
-            else "Use s3://bucket/prefix"
-        )
-        problem = f"`lake.uri` is {config.uri}, which is not an address."
-        raise LakeError(problem, f"{hint}, or ./{config.uri} for a folder of that name.")
+    if found := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)(.*)", config.uri):
+        raise _not_an_address(config.uri, *found.groups())
     path = str(Path(config.uri).expanduser().resolve())
     if unquote(path) != path:
         problem = f"`lake.uri` is {path}: Delta reads {path[path.index('%') :][:3]} as another character."
@@ -116,6 +108,15 @@ def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Add
         problem = f"`lake.uri` is {path!r}: Delta keeps no table in a folder with {found[0]!r} in its path."
         raise LakeError(problem, "Choose another folder.")
     return Address(path, None)
+
+
+def _not_an_address(uri: str, scheme: str, slashes: str, rest: str) -> UsageError:
+    """Make the error for an address with another scheme than s3, or without its two slashes."""
+    hint = {"s3": f"Write s3://{rest or 'bucket/prefix'}", "file": f"Write {'/' if slashes else ''}{rest}"}
+    kind = "s3" if scheme.lower() in ("s3", "s3a", "s3n") else scheme.lower()
+    folder = "" if "//" in slashes else f", or ./{uri} for a folder of that name"
+    problem = f"`lake.uri` is {uri}, which is not an address."
+    return UsageError(problem, f"{hint.get(kind, 'Use a folder or s3://bucket/prefix')}{folder}.")
 
 
 def _filesystem(protocol: str, **options: Any) -> Any:
@@ -127,7 +128,7 @@ def _filesystem(protocol: str, **options: Any) -> Any:
 
 def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
     if not _bucket(config.uri):
-        raise LakeError(f"`lake.uri` is {config.uri}: the bucket is missing.", "Write s3://bucket/prefix.")
+        raise UsageError(f"`lake.uri` is {config.uri}: the bucket is missing.", "Write s3://bucket/prefix.")
     missing = [name for name in CREDENTIALS if not environ.get(name)]
     if missing:
         verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from common.process import home
 from schemas.config.sections import LakeConfig
-from schemas.failure import LakeError
+from schemas.failure import LakeError, UsageError
 from schemas.table import SCHEMA_VERSION, Row, Table
 from schemas.tables import TABLES
 from storage import filters, upkeep
@@ -75,12 +75,13 @@ class Lake:
             oldest: the oldest schema version that is accepted; only an upgrade accepts an older version.
 
         Raises:
+            UsageError: the address has an unknown form. The message has a possible one.
             LakeError: the address has no lake or a lake of another schema version, or is unreachable; or credentials or
                 the bucket are missing. The message has the address or variable and the fix.
         """
         place = resolve(config)
         if place.uri.startswith("memory://"):
-            raise LakeError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
+            raise UsageError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
         with explained(place.uri):
             require_bucket(place)
             store = place.store()

@@ -16,7 +16,7 @@ from deltalake.schema import PrimitiveType
 
 import schemas.table as clock
 from schemas.config.sections import LakeConfig
-from schemas.failure import LakeError
+from schemas.failure import LakeError, UsageError
 from schemas.table import SCHEMA_VERSION
 from storage.lake import Lake
 from tests.fixtures.sentences import Sentences
@@ -82,16 +82,24 @@ def test_a_broken_mark_is_refused(lake: Lake, sentence: Sentences) -> None:
 
 @pytest.mark.parametrize("uri", ["gs://bucket/lake", "memory://lake"])
 def test_an_address_of_an_unknown_kind_is_refused_with_the_field(uri: str) -> None:
-    with pytest.raises(LakeError, match=r"lake\.uri"):
+    with pytest.raises(UsageError, match=r"lake\.uri"):
         Lake.open(LakeConfig(uri=uri))
 
 
-@pytest.mark.parametrize("uri", ["s3:/bucket/lake", "s3:bucket/lake", "s3a:/bucket/lake"])
-def test_an_address_with_too_few_slashes_is_refused_with_the_right_form(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("uri", "right"),
+    [
+        *((uri, "s3://bucket/lake") for uri in ("s3:/bucket/lake", "s3:bucket/lake", "s3a:/bucket/lake")),
+        *((uri, "s3://bucket/lake") for uri in ("S3://bucket/lake", "s3n://bucket/lake")),
+        *((uri, "/data/lake") for uri in ("file:/data/lake", "file:///data/lake")),
+        ("file:lake", "lake"),
+    ],
+)
+def test_an_address_of_another_form_is_refused_with_the_right_form(
+    uri: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LakeError, match=r"`lake\.uri`.*Write s3://bucket/lake"):
+    with pytest.raises(UsageError, match=rf"`lake\.uri`.*Write {right}[,.]"):
         Lake.open(LakeConfig(uri=uri))
     assert not list(tmp_path.iterdir())
 
@@ -133,7 +141,7 @@ def test_a_folder_that_delta_would_take_for_another_one_is_refused(tmp_path: Pat
 def test_what_an_s3_address_lacks_is_named(uri: str, secret: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-    with pytest.raises(LakeError, match=said):
+    with pytest.raises((LakeError, UsageError), match=said):
         Lake.open(LakeConfig(uri=uri))
 
 
