@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
+from common.text import counted
 from schemas.failure import UsageError
 from schemas.tables.evaluation_trajectory import EvaluationTrajectory
 from schemas.tables.trajectory import RecordedTrajectory, Trajectory
@@ -208,7 +209,21 @@ def refuse_unknown(lake: Lake, wanted: Wanted) -> None:
         if value is not None and not find(lake, Wanted(**{name: value}, evaluations=wanted.evaluations), 1).total:
             shown = _policy(lake, value) if name == "policy" else value
             what = f"no trajectory was rejected by {value!r}" if name == "gate" else f"no trajectory has {shown!r}"
-            raise UsageError(f"`{name}`: {what}.", "`flywheel trajectories` without it lists all of them.")
+            hint = _elsewhere(lake, wanted, name) or "`flywheel trajectories` without it lists all of them."
+            raise UsageError(f"`{name}`: {what}.", hint)
+
+
+def _elsewhere(lake: Lake, wanted: Wanted, name: str) -> str:
+    """Return a hint if a condition holds for trajectories of evaluations but no collected one, or the reverse; else an
+    empty text."""
+    if name == "gate":
+        return ""
+    there = find(lake, Wanted(**{name: getattr(wanted, name)}, evaluations=not wanted.evaluations), 1).total
+    if not there:
+        return ""
+    if wanted.evaluations:
+        return f"Without `--evaluations`, it finds {counted(there, 'trajectory', 'trajectories')}."
+    return f"Evaluations kept {counted(there, 'trajectory', 'trajectories')} of it: add `--evaluations`."
 
 
 def found_of(lake: Lake, name: str) -> FoundTrajectory:

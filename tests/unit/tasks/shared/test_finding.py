@@ -17,7 +17,7 @@ from schemas.failure import UsageError
 from schemas.tables.evaluation_trajectory import EvaluationTrajectory
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
-from tasks.shared.finding import ORDERS, Wanted, find, found_of, matching
+from tasks.shared.finding import ORDERS, Wanted, find, found_of, matching, refuse_unknown
 from tests.fixtures.sentences import Sentences
 from tests.unit.storage.conftest import DEFAULTS, NOON
 
@@ -131,6 +131,10 @@ def test_champion_is_the_name_of_the_current_champion(tmp_path: Path, evaluation
     found = OpenLake(lake).find(policy="champion", evaluations=evaluations)
     assert [one.trajectory_id for one in found] == ["own"]
     assert OpenLake(lake).find(policy="champion", text="nothing", evaluations=evaluations) == []
+    if evaluations:
+        with pytest.raises(UsageError) as refused:
+            refuse_unknown(lake, Wanted(policy="champion"))
+        assert refused.value.hint == "Evaluations kept 1 trajectory of it: add `--evaluations`."
 
 
 def test_the_limits_of_numbers_are_found(filled: Lake) -> None:
