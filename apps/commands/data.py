@@ -200,12 +200,19 @@ def import_(
         routes = ", ".join(
             f"{route} {n}{rejections(done['gates'].get(route, {}))}" for route, n in sorted(done["routes"].items())
         )
-        accepted = done.get("demonstrations", {}).get("accepted", 0)
-        new = done["trajectories"] or done.get("recordings") or done["decisions"] or accepted
-        nothing = "" if new else "nothing new"
-        print_line("; ".join(part for part in (f"{done['source']}: {done[HEADLINE]}", routes, nothing) if part))
+        print_line("; ".join(part for part in (f"{done['source']}: {done[HEADLINE]}", routes, news(done)) if part))
         for line in (*explained(done), *in_words(done.get("demonstrations"))):
             print_line(line)
+
+
+def news(done: Mapping[str, Any]) -> str:
+    """Describes an import that wrote no trajectory: it finished an interrupted one, or had nothing to do."""
+    if done["trajectories"] or done.get("recordings"):
+        return ""
+    if done["iteration"] is not None:
+        return "the interrupted import is finished now"
+    accepted = done.get("demonstrations", {}).get("accepted", 0)
+    return "" if done["decisions"] or accepted else "nothing new"
 
 
 USES = {

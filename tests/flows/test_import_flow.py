@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from apps.commands.data import news
 from apps.commands.lineage import lineage_of
 from curation.converters.agentnet import AgentNet
 from curation.converters.exchanged import Exchanged
@@ -221,6 +222,21 @@ def test_later_demonstrations_keep_decisions_of_reviewers_and_continue_after_a_k
     assert import_data(small, request)["demonstrations"]["accepted"] == 2
     assert routes(small) == {"0": "sft", "1": "sft", "2": "ct"}
     assert lake.read("trajectories", ["success"], {"trajectory_id": two})["success"].to_pylist() == [None]
+
+
+@pytest.mark.slow
+def test_a_repeated_import_reports_that_the_interrupted_one_is_finished(
+    small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request(format="agentnet", path=data_set(tmp_path / "theirs", [line(0), line(1)]))
+    with monkeypatch.context() as patch:
+        patch.setattr("flows.data.check_quality", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            import_data(small, request)
+    done = import_data(small, request)
+    assert (done["iteration"], done["trajectories"], done["already"], done["routes"]) == (-2, 0, 2, {"sft": 2})
+    assert news(done) == "the interrupted import is finished now"
+    assert news(import_data(small, request)) == "nothing new"
 
 
 @pytest.mark.slow
