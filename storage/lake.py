@@ -119,10 +119,13 @@ class Lake:
     def append(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> int:
         """Add rows whose key does not exist yet, and return their number.
 
-        Existing rows do not change. Rows of forgotten trajectories are not written.
+        Existing rows do not change. Rows of forgotten trajectories are not written. Rows that name their table (row
+        objects, and Arrow tables that a lake returned) go to no other one. A mapping names none: its fields are
+        checked, and a step of an evaluation has the fields of `steps`.
 
         Raises:
-            LakeError: the table is unknown, the disk is full, or the storage is unreachable.
+            LakeError: the table is unknown, an Arrow table is of another one, the disk is full, or the storage is
+                unreachable.
             pydantic.ValidationError: a row does not fit the table's schema.
         """
         stored = self._table(table)
@@ -382,5 +385,8 @@ def _batch(contract: Table, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) 
     """Convert rows to Arrow. If several rows have the same key, the last row is kept."""
     if isinstance(rows, pa.Table):
         table: pa.Table = rows
+        named = (table.schema.metadata or {}).get(b"flywheel.table", contract.name.encode()).decode()
+        if named != contract.name:
+            raise LakeError(f"`{contract.name}`: the rows are of table `{named}`.", "Write rows to their own table.")
         return last_of_each_key(table.select(contract.schema.names).cast(contract.schema), contract.key)
     return last_of_each_key(contract.arrow(rows), contract.key)

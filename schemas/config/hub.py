@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 WEIGHTS = "model.safetensors"
-_ID = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
+_ID = re.compile(r"(?P<repo>(?:\b[\w.-]{1,96}\b/)?\b[\w.-]{1,96}\b)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
+_NEVER = re.compile(r"--|\.\.|\.git\Z")
+"""Texts in no name of the Hub. Source: `huggingface_hub` 2.4.0, `utils/_validators.py`, as is the rest of a name."""
+SMALL = "tiny"
+"""Value of `policy.base` for the small policy, which is no model of the Hub."""
 
 
 class HubModel(NamedTuple):
     """A model of the Hub."""
 
     repo: str
-    """`ORGANISATION/NAME`."""
+    """`ORGANISATION/NAME`, or `NAME` for an old model without an organisation."""
     revision: str
     """Branch, tag or commit."""
 
@@ -30,10 +34,9 @@ class HubModel(NamedTuple):
 
 
 def hub_model(base: str) -> HubModel | None:
-    """Return the model that `ORGANISATION/NAME` or `ORGANISATION/NAME@REVISION` names; None for a folder or another
-    text."""
+    """Return the model that a name on the Hub or `NAME@REVISION` names; None for a folder, `tiny` or another text."""
     found = _ID.fullmatch(base)
-    if found is None or Path(base).exists():
+    if found is None or base == SMALL or _NEVER.search(found["repo"]) or Path(base).exists():
         return None
     return HubModel(found["repo"], found["revision"] or "main")
 

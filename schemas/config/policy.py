@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from schemas.config.hub import hub_model, snapshot_of
+from schemas.config.hub import SMALL, hub_model, snapshot_of
 from schemas.config.section import Count, Positive, ReadIf, Section, Whole
 from schemas.context import ContextRule
 
@@ -132,7 +132,7 @@ class PolicyConfig(Section):
         ReadIf("policy.context", ("fold",), ("live_images", "fold_images")),
     )
 
-    base: Annotated[str, AfterValidator(os.path.expanduser)] = "tiny"
+    base: Annotated[str, AfterValidator(os.path.expanduser)] = SMALL
     """`tiny`: a small Qwen3-VL with random weights; else a Hugging Face image-text-to-text model: a directory, or a
     name on the Hub, such as `Qwen/Qwen3-VL-4B-Instruct` or `Qwen/Qwen3-VL-4B-Instruct@REVISION`."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
@@ -215,7 +215,7 @@ class PolicyConfig(Section):
     @property
     def given(self) -> bool:
         """Whether the first policy is a given model, which can act, and not one with random weights."""
-        return self.base != "tiny"
+        return self.base != SMALL
 
     @property
     def acts_on_server(self) -> bool:

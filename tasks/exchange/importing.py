@@ -287,7 +287,7 @@ def _resume_import(run: Run, request: Request, name: str) -> ImportResult:
         theirs.records += 1
         if found := one.decided if own else one.decisions:  # without corrections that this lake exported
             theirs.decided.append((known, found))
-    new = decide_all(run.lake, theirs.decided)
+    new = write_decisions(run.lake, theirs.decided)
     already = len(theirs.names)
     counts = {"already": already, "repeated": theirs.records - already, "decisions": new}
     return _result(request, name, {"trajectories": 0, "steps": 0, **counts, "unreadable": 0})
@@ -346,10 +346,10 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
     counts["repeated"] = theirs.records - len(mine) - len(theirs.names) - films.alone
     counts |= {"recordings": films.count, "frames": films.frames}
     counts["without_outcome"] = len(open_)
-    return {**counts, "unreadable": sum(unread.values()), "decisions": decide_all(lake, theirs.decided)}
+    return {**counts, "unreadable": sum(unread.values()), "decisions": write_decisions(lake, theirs.decided)}
 
 
-def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[ImportedReview]]]) -> int:
+def write_decisions(lake: Lake, decided: Iterable[tuple[str, Sequence[ImportedReview]]]) -> int:
     """Write reviewers' decisions about stored trajectories, and return the number of new decisions."""
     whole: dict[str, list[ImportedReview]] = defaultdict(list)
     for name, some in decided:

@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
 from apps.commands.lineage import lineage_of
 from models import hub
@@ -12,7 +14,7 @@ from models.families.registry import name_of
 from models.hub import OFF, fetched_base, given_revision
 from models.safe import weights_of
 from schemas.config import config_of
-from schemas.config.hub import _cache  # pyright: ignore[reportPrivateUsage]
+from schemas.config.hub import HubModel, _cache, hub_model  # pyright: ignore[reportPrivateUsage]
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
@@ -86,7 +88,7 @@ def test_a_model_that_cannot_be_fetched_is_refused_with_the_command(
 def test_a_folder_is_no_name_on_the_hub(tmp_path: Path) -> None:
     (tmp_path / "models" / "mine").mkdir(parents=True)
     assert fetched_base(PolicyConfig(base="models/mine")) == Path("models/mine")
-    for base in ("tiny", "/models/mine", "models/of/mine", "./mine", "mine"):
+    for base in ("tiny", "/models/mine", "models/of/mine", "./mine"):
         assert fetched_base(PolicyConfig(base=base)) == Path(base)
 
 
@@ -172,3 +174,25 @@ def test_the_cache_is_that_of_huggingface_hub(given: dict[str, str], monkeypatch
     loaded = importlib.util.module_from_spec(constants)
     constants.loader.exec_module(loaded)
     assert _cache() == Path(loaded.HF_HUB_CACHE)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt2", "a/b", "Qwen/Qwen3-VL-4B-Instruct", "a_/b", "a/_b", "_a/b_c", "a..b/c", "a/b..c", "a--b/c", "a/b--c",
+        "a/b.git", "a.git/b", ".a/b", "a/.b", "a/b.", "a-/b", "-a/b", "a/-b", "a/b/c", "/a", "a/", "", "a b/c",
+        "caf\u00e9/a", "a/b\n", "a" * 96, "a" * 97, "a" * 96 + "/" + "b" * 96, "a/" + "b" * 97, "0", "~/a", "./a",
+    ],
+)  # fmt: skip
+def test_names_are_those_that_huggingface_hub_takes(name: str) -> None:
+    try:
+        validate_repo_id(name)
+        valid = True
+    except HFValidationError:
+        valid = False
+    for base, revision in ((name, "main"), (f"{name}@v1", "v1")):
+        assert hub_model(base) == (HubModel(name, revision) if valid else None)
+
+
+def test_the_small_policy_is_no_model_of_the_hub() -> None:
+    assert hub_model("tiny") is None and not PolicyConfig().given

@@ -158,6 +158,14 @@ def test_rows_written_again_are_left_alone(lake: Lake, row) -> None:
     assert lake.count("trajectories") == 8
 
 
+def test_rows_that_a_table_returned_go_to_no_other_table(lake: Lake, row, sentence: Sentences) -> None:
+    lake.append("steps", [row("steps")])
+    for write in (lake.append, lake.upsert):
+        with sentence.raises(LakeError, "of table `steps`"):
+            write("evaluation_steps", lake.read("steps"))
+    assert lake.append("steps", lake.read("steps")) == 0 and not lake.count("evaluation_steps")
+
+
 def test_rows_already_there_make_no_new_version(lake: Lake, row) -> None:
     lake.append("steps", [row("steps")])
     version = lake.version("steps")
