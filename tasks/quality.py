@@ -140,8 +140,8 @@ def verify_quality(config: Config, iteration: int | None) -> Passed:
 def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), whole: bool = True) -> list[QualityResult]:
     """Store and return the results of the gate for these tables, and the drift of the iteration."""
     folder, keep = docs_folder(run.config, run.lake) if whole else None, run.config.quality.keep_docs
-    results = run_gate(run.lake, iteration, tables, folder, keep)
-    results += drift_results(run.lake, iteration, run.config.quality) if whole else []
+    drift = drift_results(run.lake, iteration, run.config.quality) if whole else []
+    results = run_gate(run.lake, iteration, tables, folder, keep, drift)
     run.lake.upsert("quality", results)
     if folder is not None:
         publish_docs(run.lake, folder, iteration, keep)

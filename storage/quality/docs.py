@@ -9,7 +9,7 @@ browser to load or run anything.
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -88,10 +88,11 @@ def write_docs(pages: Mapping[str, str], docs: Path, results: Sequence[QualityRe
     checks, failed = (
         Counter(row.table for row in rows) for rows in (results, [row for row in results if not row.success])
     )
-    listed = sorted(((name, checks[name], failed[name]) for name in checks if name in pages), key=_failed_first)
+    every = sorted(((name, checks[name], failed[name]) for name in checks), key=_failed_first)
+    listed = [row for row in every if row[0] in pages]
     title = f"Data quality of {label_of(iteration)}"
     texts = {name: kept_page(name, title, text, listed) for name, text in pages.items()}
-    texts["index"] = index_page(title, listed)
+    texts["index"] = index_page(title, every, pages)
     for name, text in texts.items():
         (site / f"{name}.html").write_text(text, encoding="utf-8")
     for old in superseded([path.name for path in docs.iterdir()], keep, site.name):
@@ -180,16 +181,20 @@ def kept_page(title: str, of: str, theirs: str, tables: Sequence[Listed]) -> str
     return _page(title, f"{head}\n<main><h1>{escape(title)}</h1>{sections}</main>")
 
 
-def index_page(title: str, tables: Sequence[Listed]) -> str:
-    """Return the index page with a title and these tables."""
+def index_page(title: str, tables: Sequence[Listed], pages: Container[str]) -> str:
+    """Return the index page with a title and all checked tables; it links those with a page, and sums their checks."""
+    total = ("<b>all tables</b>", sum(row[1] for row in tables), sum(row[2] for row in tables))
+    named = [(f'<a href="{escape(row[0])}.html">{escape(row[0])}</a>', *row[1:]) for row in tables if row[0] in pages]
+    others = [(escape(row[0]), *row[1:]) for row in tables if row[0] not in pages]
     lines = [
-        f'<tr><td><a href="{escape(name)}.html">{escape(name)}</a></td><td class="n">{count}</td>'
+        f'<tr><td>{name}</td><td class="n">{count}</td>'
         f'<td class="n"><span class="{"bad" if failed else "good"}">{failed}</span></td></tr>'
-        for name, count, failed in tables
+        for name, count, failed in (*named, *others, total)
     ]
-    head = '<tr><th>table</th><th class="n">expectations</th><th class="n">failed</th></tr>'
+    head = '<tr><th>table</th><th class="n">checks</th><th class="n">failed</th></tr>'
     listed = f'<div class="card"><table>{head}\n' + "\n".join(lines) + "\n</table></div>"
-    return _page(title, f"<main><h1>{escape(title)}</h1>\n{listed}</main>")
+    note = "<p>A table without a link has no row of this iteration, or its check broke.</p>" if others else ""
+    return _page(title, f"<main><h1>{escape(title)}</h1>\n{listed}{note}</main>")
 
 
 def _failed_first(row: Listed) -> tuple[int, str]:

@@ -70,9 +70,14 @@ _OWN = {"screenshots": ("sha256(png) = sha256 AS named_by_content",)}
 
 
 def run_gate(
-    lake: Lake, iteration: int, tables: Iterable[str], docs: Path | None, keep: int = 3
+    lake: Lake,
+    iteration: int,
+    tables: Iterable[str],
+    docs: Path | None,
+    keep: int = 3,
+    others: Sequence[QualityResult] = (),
 ) -> list[QualityResult]:
-    """Return one result for each expectation of the tables. The lake does not change.
+    """Return one result for each expectation of the tables, and the other results. The lake does not change.
 
     A table without rows of the iteration fulfils all expectations, and Great Expectations does not run on it.
 
@@ -82,6 +87,7 @@ def run_gate(
         tables: names of the tables.
         docs: parent folder of the Data Docs (`iteration-NNNN/`, or `import-NNNN/` for an import); None for no docs.
         keep: number of iterations whose Data Docs are kept.
+        others: results of checks without Great Expectations, which the index of the Data Docs counts too.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     from storage.quality import engine  # imports Great Expectations, which takes seconds
@@ -99,6 +105,7 @@ def run_gate(
         except Exception as error:  # an error of a check is not a result about the data
             text = f"{type(error).__name__}: {error}"
             results += [_result(contract, iteration, each, None, text) for each in expectations]
+    results += others
     if docs is not None:
         write_docs(pages, docs, results, keep)
     return [with_trajectories(lake, result) for result in results]

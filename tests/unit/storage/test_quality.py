@@ -40,6 +40,9 @@ def _failed(results: list[QualityResult]) -> dict[str, QualityResult]:
 
 def test_sound_data_passes_every_expectation_of_every_table(sound: Lake, tmp_path: Path) -> None:
     results = run_gate(sound, 1, TABLES, tmp_path / "docs")
+    index = (tmp_path / "docs/iteration-0001/index.html").read_text()
+    assert f'<b>all tables</b></td><td class="n">{len(results)}</td>' in index  # as the page Quality counts
+    assert "A table without a link has no row of this iteration" in index
     assert _failed(results) == {}
     assert {each.table for each in results} == set(TABLES)
     assert sound.append("quality", results) == len(results)
