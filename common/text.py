@@ -107,6 +107,14 @@ def lasting(seconds: float) -> str:
     return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
 
 
+UNDECODED = re.compile("\ufffd+")
+
+
+def legible(text: str) -> str:
+    """Replaces each run of U+FFFD, which stands for bytes that are no UTF-8, by its length in words."""
+    return UNDECODED.sub(lambda found: f"[{counted(len(found[0]), 'undecodable character')}]", text)
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """Formats a number with its noun, such as `1 task` and `1,200 tasks`. `many` is an irregular plural."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"

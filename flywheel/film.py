@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageDraw, ImageFont
 
+from common.text import legible
 from schemas.action import in_words
 from schemas.failure import FlywheelError, UsageError
 
@@ -47,7 +48,7 @@ def frames_of(
         actions = step.actions or [""]
         for place, (digest, action) in enumerate(zip((step.screenshot, *step.frames), actions, strict=False), 1):
             several = f" ({place} of {len(actions)})" if len(actions) > 1 else ""
-            error = f": {step.action_error}" if step.action_error else ""
+            error = f": {legible(step.action_error)}" if step.action_error else ""
             caption = f"{number} of {len(one.steps)}{several}  {in_words(action)}{error}"
             frames.append(_drawn(one.screen(digest), action, width, caption if captions else ""))
     frames.append(_ended(one, steps[-1].pictures[-1], width, captions))

@@ -21,7 +21,7 @@ from apps.options import (
     resolve,
     user,
 )
-from common.text import counted
+from common.text import counted, legible
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def done_in_words(step: "RecordedStep") -> str:
     done = "; ".join(map(in_words, step.actions)) or "no action"
     left = len(step.actions) - len(step.frames) - 1
     done += f" (the last {left} not performed)" if left > 0 and not step.action_error else ""
-    return f"{done} ({step.action_error})" if step.action_error else done
+    return f"{done} ({legible(step.action_error)})" if step.action_error else done
 
 
 def _as_dict(one: "FoundTrajectory") -> dict[str, Any]:

@@ -21,6 +21,7 @@ from apps.desk.api import Iteration
 from apps.desk.desk import Desk
 from apps.desk.openings import Asking
 from apps.desk.views import DeskItem, item_of
+from common.text import legible
 from schemas.action import TYPES, in_words
 from schemas.tables.stage import label_of
 from storage.catalog import answers, ask
@@ -181,6 +182,7 @@ def templates() -> Environment:
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = in_words
     environment.filters["actions"] = all_in_words
+    environment.filters["legible"] = legible
     environment.filters["mark"] = mark
     environment.filters["short"] = short
     environment.filters["label"] = label_of

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from common.text import legible
 from curation.reviews import standing
 from models.judges.registry import GATE as JUDGE
 from schemas.observation import elements_of
@@ -210,7 +211,7 @@ def _steps(steps: Sequence[RecordedStep], reviews: Sequence[Review], noted: Sequ
             policy_version=step.policy_version,
             width=step.screen_width,
             height=step.screen_height,
-            error=step.action_error,
+            error=step.action_error and legible(step.action_error),
             starts_s=round(starts, 3),
             elements=[(element.name, element.kind, element.box) for element in elements_of(step.elements)],
             correction=correction.action if correction else None,

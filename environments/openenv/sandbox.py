@@ -123,7 +123,8 @@ class OpenEnvSandbox(Sandbox):
         if template is None and isinstance(action, UseTool):
             raise ActionFailure(f"there is no tool {action.name[:80]!r}: {self.can}")
         if template is None:
-            raise ActionFailure(f"this environment cannot perform {action.type}")
+            key = "`environments.NAME.actions` has no message for it"
+            raise ActionFailure(f"this environment cannot perform {action.type}: {key}")
         return filled(template, values_of(action, self._seen.width, self._seen.height))
 
     async def _take(self, what: str, answer: StepResponse) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from common.text import counted, lasting, some_of, storable
+from common.text import counted, lasting, legible, some_of, storable
 from models.families.dialects import parse_reply
 from schemas.action import Type, from_json_list, to_json
 from schemas.config.sections import LakeConfig
@@ -74,3 +74,8 @@ def test_a_duration_is_said_in_the_unit_that_it_has_few_of(seconds: float, said:
 def test_a_long_list_of_names_ends_with_the_number_of_the_others() -> None:
     assert some_of(["colour"]) == "colour" and some_of(["a", "b"]) == "a, b"
     assert some_of(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+
+
+def test_undecodable_characters_are_counted() -> None:
+    assert legible("no action in '\ufffd\ufffd\ufffd'") == "no action in '[3 undecodable characters]'"
+    assert legible("a\ufffdb, ü") == "a[1 undecodable character]b, ü"

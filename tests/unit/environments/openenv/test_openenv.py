@@ -183,7 +183,10 @@ def test_a_tool_that_an_environment_does_not_have_is_refused_and_the_trajectory_
 
 def test_an_action_that_the_config_has_no_writing_for_is_the_policys_failure() -> None:
     one = rolled(lambda _: observed(), [act.PressHome()], actions={"click": {}}).trajectory
-    assert (one.failure_boundary, one.failure_reason) == ("action", "this environment cannot perform press_home")
+    assert one.failure_boundary == "action"
+    assert one.failure_reason == (
+        "this environment cannot perform press_home: `environments.NAME.actions` has no message for it"
+    )
 
 
 def test_the_explorer_does_only_what_the_config_has_a_writing_for() -> None:
