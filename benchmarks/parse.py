@@ -8,6 +8,7 @@ on its own published examples and on garbled replies, by the reason of each diff
 
 import json
 import random
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ LONG = 100_000
 """Characters of a long reply."""
 PIECES = (*SEEDS, *NEWER, *(piece for piece in NOISE if len(piece) > 1))
 """What long replies repeat."""
-TOOLS = [{"name": "search-web", "parameters": {"properties": {"query": {"type": "string"}}}}]
+TOOLS = [{"name": "search-web", "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}]
 """A function of an environment, for the families that read its calls."""
 BESIDE = 10_000
 """Garbled replies that `ui-tars` reads too."""
@@ -47,6 +48,7 @@ def main() -> int:
         row = _row(name, *((SHORT, PIECES[::12]) if given.short else (REPLIES, PIECES)))
         raised += row["raised"]
         rows.append(row)
+        print(row, file=sys.stderr, flush=True)
     examples = [case["text"] for case in json.loads(GOLDEN.read_text())["ui-tars"]]
     counts, unexplained = compared(iter([*examples, *garbled(examples, BESIDE)]), Package())
     beside = [{"beside ui-tars": reason, "replies": count} for reason, count in counts.most_common()]
