@@ -7,6 +7,8 @@ from schemas.tables.step import RecordedStep
 
 THINK_S, ACT_S = 1.0, 0.5
 """Seconds before and after the actions of a step without recorded durations, as in an imported trajectory."""
+LEAST_S = 0.5
+"""Minimum of these seconds, so that a model that sees two frames a second sees every screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,9 @@ def timeline(steps: Sequence[RecordedStep]) -> Timeline:
     for step in steps:
         screens.append(now)
         shown.append((now, step.screenshot))
-        now += (step.observe_ms + step.think_ms) / 1000 or THINK_S
+        now += max(LEAST_S, (step.observe_ms + step.think_ms) / 1000 or THINK_S)
         began.append(now)
-        took = step.act_ms / 1000 or ACT_S
+        took = max(LEAST_S, step.act_ms / 1000 or ACT_S)
         shown += [(now + took * (at + 1) / (len(step.frames) + 1), one) for at, one in enumerate(step.frames)]
         now += took
     if steps and (last := steps[-1].next_screenshot):

@@ -26,7 +26,8 @@ TEMPLATE = (
     "{%- for message in messages -%}<|im_start|>{{ message.role }}\n"
     "{% if message.content is string %}{{ message.content }}{% else -%}"
     "{%- for part in message.content -%}"
-    "{%- if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}{% endif -%}"
+    "{%- if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{%- elif part.type == 'video' %}<|vision_start|><|video_pad|><|vision_end|>{% else %}{{ part.text }}{% endif -%}"
     "{%- endfor -%}{%- endif -%}<|im_end|>\n{% endfor -%}"
     "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif -%}"
 )
@@ -208,7 +209,7 @@ def _byte_level(built: Tokenizer) -> Tokenizer:
 
 
 def _write_processor(kind: str, tokenizer: Any, out: Path) -> None:
-    """Writes the files that a published directory has; these name the video part, which is never used."""
+    """Writes the files that a published directory has, with those of the video part."""
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     patch = 14 if kind == "qwen2_5_vl" else 16

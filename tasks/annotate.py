@@ -22,6 +22,7 @@ from schemas.tables.screenshot import Screenshot
 from schemas.tables.stage import PlainResult
 from schemas.tables.step import Step
 from storage.lake import Lake
+from tasks.recordings import video_annotations
 from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
 from tasks.running.run import Run
@@ -138,7 +139,8 @@ def annotate(run: Run, iteration: int) -> PlainResult:
 
     Steps of accepted and failed trajectories get grounding targets. Steps of failed trajectories also get the action
     and the change between two screens, and the error step if rules find it. Perception data comes from a sample of
-    screens. Preferences come from two trajectories of one task and seed that part at some step.
+    screens. Preferences come from two trajectories of one task and seed that part at some step. Recordings
+    get questions about changes over time.
     """
     lake = run.lake
     decisions = decisions_of(lake, iteration)
@@ -147,6 +149,7 @@ def annotate(run: Run, iteration: int) -> PlainResult:
     rows = RowPacker("annotations")
     rows.add(annotations_of(decisions, trajectories, now))
     rows.add(perception_of(run.config, lake, chosen, now))
+    rows.add(video_annotations(run.config, lake, iteration, decisions, now))
     found = rows.whole()
     lake.append("annotations", found)
     kinds = Counter(found["kind"].to_pylist())

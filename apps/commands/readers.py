@@ -11,8 +11,9 @@ from tasks.shared.training_ledger import read_by
 
 def trained_on(lake: Lake, policy: PolicyVersion) -> list[str]:
     """Lists the trajectories whose data a policy's training read."""
-    perceives = json.loads(policy.config).get("train", {}).get("ct", {}).get("perception", 0)
-    return sorted(read_by(lake, policy.method, policy.iteration, policy.pins, bool(perceives)))
+    ct = json.loads(policy.config).get("train", {}).get("ct", {})
+    perceives = bool(ct.get("perception") or ct.get("video"))
+    return sorted(read_by(lake, policy.method, policy.iteration, policy.pins, perceives))
 
 
 def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:

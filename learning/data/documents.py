@@ -13,7 +13,8 @@ from learning.data.sample import PLACE, Past, Question, TrainSample
 from models.completion import Completion
 from models.families.family import ModelFamily, Size
 from models.families.outside import marked, marked_action
-from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message
+from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message, video_question
+from models.families.video import Clip, clip_of
 from models.policy import Context
 from schemas.action import Action, Click, from_json, from_json_list, to_json
 from schemas.context import ContextRule
@@ -130,12 +131,29 @@ def _question(
         return family.question(WHAT_CHANGED, screens), sample.thought
     if sample.kind == "perception":
         return family.question(question_text(sample, lambda click: family.write(click, size)), screens), sample.thought
+    if sample.kind == "video":
+        sizes = [(screen.width, screen.height) for screen in screens]
+        return video_question(sample.instruction, clip_of_sample(sample, sizes)), sample.thought
     if sample.kind == "naming":
         asked = _drawn(sample, seed)
         place = family.write(Click(x=asked.x, y=asked.y), size)
         return family.question(f"What is at the place of {place}?", screens), asked.name
     done = family.reply("", from_json_list(sample.actions), size)
     return family.question(WHAT_WAS_DONE, screens, acts=True), done
+
+
+def clip_of_sample(sample: TrainSample, sizes: Sequence[Size]) -> Clip:
+    """Makes the video of a sample; `sizes` are those of its screenshots.
+
+    Raises:
+        FlywheelError: the screenshots have several sizes.
+    """
+    if len(set(sizes)) > 1:
+        listed = " and ".join(f"{width} x {height}" for width, height in sorted(set(sizes))[:2])
+        raise FlywheelError(
+            f"video sample of {sample.task_id}: screenshots of {listed} pixels.", "A video has one size; leave it out."
+        )
+    return clip_of(sizes[0], sample.seconds, sample.rate)
 
 
 def question_text(sample: TrainSample, write: Callable[[Action], str]) -> str:

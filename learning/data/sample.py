@@ -42,7 +42,7 @@ class Question:
     y: float
 
 
-Kind = Literal["step", "naming", "inverse_dynamics", "transition", "perception"]
+Kind = Literal["step", "naming", "inverse_dynamics", "transition", "perception", "video"]
 COMPARING: tuple[Kind, ...] = ("inverse_dynamics", "transition")
 """Kinds with two screens, before and after an action, and without an instruction."""
 PLACE = "{place}"
@@ -70,7 +70,13 @@ class TrainSample:
     """`step`: the reply to the instruction or, without an action, places of elements. `naming`, for continual training:
     the element at a place. `inverse_dynamics`, for continual training: the action between two screens. `transition`,
     for continual training: the change between two screens, in `thought`. `perception`: a question about a screen, in
-    `instruction`, with its answer in `thought`."""
+    `instruction`, with its answer in `thought`. `video`: a question about the screens as a video, likewise."""
+    times: tuple[float, ...] = ()
+    """`video`: seconds from the video's beginning at which each screenshot appears; the first is 0."""
+    seconds: float = 0.0
+    """`video`: duration."""
+    rate: float = 0.0
+    """`video`: frames per second, from which the model's processor samples."""
 
     @property
     def asked_at(self) -> str | None:
@@ -85,7 +91,7 @@ class TrainSample:
 
     def visible_screens(self, rule: ContextRule) -> tuple[str, ...]:
         """Lists the last screenshots, which the policy sees."""
-        if self.kind in COMPARING:
+        if self.kind in COMPARING or self.kind == "video":
             return self.screenshots
         if self.kind == "perception":
             return self.screenshots[-1:]
@@ -104,6 +110,9 @@ _SAMPLES = pa.schema(
         ("questions", pa.list_(pa.struct([("name", _TEXT), ("x", pa.float32()), ("y", pa.float32())]))),
         ("weight", pa.float64()),
         ("kind", _TEXT),
+        ("times", pa.list_(pa.float64())),
+        ("seconds", pa.float64()),
+        ("rate", pa.float64()),
         ("positions", pa.list_(pa.int64())),
     ]
 )
@@ -122,8 +131,16 @@ def write_samples(path: Path, samples: Iterable[TrainSample]) -> set[str]:
 
 
 def write_sample_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> set[str]:
-    """Writes batches of samples from the lake, each sample with its `positions` in the training."""
-    return write_batches(path, _SAMPLES, batches)
+    """Writes batches of samples from the lake, each sample with its `positions` in the training; columns of videos may
+    be missing."""
+    return write_batches(path, _SAMPLES, map(_with_columns, batches))
+
+
+def _with_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the columns of the file, with nulls for missing ones."""
+    there = batch.schema.names
+    columns = [batch[one.name] if one.name in there else pa.nulls(batch.num_rows, one.type) for one in _SAMPLES]
+    return pa.record_batch(columns, names=_SAMPLES.names)
 
 
 def read_samples(path: Path) -> FileRows[TrainSample]:
@@ -210,11 +227,15 @@ def _sample(
     questions: tuple[dict[str, Any], ...],
     kind: Kind | None,
     positions: object = None,
+    times: tuple[float, ...] | None = None,
+    seconds: float | None = None,
+    rate: float | None = None,
     **others: Any,
 ) -> TrainSample:
     past = tuple(Past(one["thought"], tuple(one["actions"]), one["error"] or "") for one in history)
     asked = tuple(Question(**one) for one in questions)
-    return TrainSample(**others, history=past, questions=asked, kind=kind or "step")
+    shown = {"times": times or (), "seconds": seconds or 0.0, "rate": rate or 0.0}
+    return TrainSample(**others, **shown, history=past, questions=asked, kind=kind or "step")
 
 
 def _size(png: bytes) -> tuple[int, int]:

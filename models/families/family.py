@@ -32,6 +32,7 @@ from models.families.prompt import (
 from models.families.reading import ParsedReply, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
 from models.families.thinking import opened, read_reply, split_reply
+from models.families.video import VideoRule
 from models.policy import Context
 from models.tiny.tokens import GRID
 from schemas.action import Action, UseTool, texts_of
@@ -60,6 +61,8 @@ class ModelFamily:
     """Unit as the prompt names it."""
     limits: ImageLimits | None = None
     """Limits of the checkpoint's image processor; None for a processor without limits, or without a checkpoint."""
+    video: VideoRule | None = None
+    """How the checkpoint's processor samples a video; None for models that take no video, or without a checkpoint."""
     published: ClassVar[ImageLimits | None] = None
     """Limits of the published checkpoint's processor, used to read a reply without a checkpoint. Acting and training
     never use them."""
@@ -177,6 +180,19 @@ class ModelFamily:
                 "Name a family that writes thousandths, or a checkpoint with such a processor.",
             )
         self.limits = limits
+
+    def video_rule(self) -> VideoRule:
+        """Returns how the checkpoint's processor samples a video.
+
+        Raises:
+            UsageError: the checkpoint's model takes no video.
+        """
+        if self.video is None:
+            raise UsageError(
+                f"`train.video`: the models of `policy.family` {self.name or self._registered} take no video.",
+                "Set train.video to 0, or train a Qwen2.5-VL, Qwen3-VL or Qwen3.5 (policy.base).",
+            )
+        return self.video
 
     def sides(self, screen: Size) -> tuple[float, float]:
         """Computes a screen's width and height in units of its coordinates."""

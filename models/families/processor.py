@@ -17,9 +17,11 @@ from typing import Any
 from PIL import Image
 
 from models.families.outside import as_text, sent, tokens_of
-from models.families.prompt import Message, screens_of
+from models.families.prompt import Message, clips_of, screens_of
 from models.families.screen import ImageLimits, Size, limits_of, picture
+from models.families.video import Clip, VideoRule, video_rule_of
 from models.safe import SAFE
+from models.tiny.layout import is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json", "*.model", "*.tiktoken")
@@ -71,6 +73,16 @@ def read_limits(directory: Path) -> ImageLimits | None:
             f"`policy.base`: {directory} has no image processor that can be read ({why}).",
             "Copy preprocessor_config.json of the model it was trained from into it.",
         ) from error
+
+
+def read_video_rule(directory: Path) -> VideoRule | None:
+    """Reads the settings of the directory's video processor; None for a model that takes no video, as the small policy.
+
+    Raises:
+        CheckpointError: the directory has no `config.json`.
+    """
+    config = read_config(directory)
+    return None if is_tiny(config) else video_rule_of(str(config.get("model_type")), directory)
 
 
 def _image_processor(directory: Path) -> Any:
@@ -164,9 +176,11 @@ class PromptTokens:
     Args:
         processor: the checkpoint's processor.
         limits: the family's limits for screens.
+        video: the checkpoint's rule for videos; needed only for chats that show one.
     """
 
-    def __init__(self, processor: Any, limits: ImageLimits | None) -> None:
+    def __init__(self, processor: Any, limits: ImageLimits | None, video: VideoRule | None = None) -> None:
+        self._video = video
         self._processor, self._tokenizer, self._limits = processor, processor.tokenizer, limits
         self.laid_out = lru_cache(maxsize=256)(self._laid_out)
 
@@ -174,10 +188,17 @@ class PromptTokens:
         """Computes the tokens of the prompt, including the tokens of its screens."""
         text = self._processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         written = [self.laid_out((screen.width, screen.height))[1] for screen in screens_of(list(chat))]
-        texts, _ = self._processor.get_text_with_replacements([text], written, [], [])
+        clips = [self._clip(clip) for clip in clips_of(list(chat))]
+        texts, _ = self._processor.get_text_with_replacements([text], written, clips, [])
         bos = self._tokenizer.bos_token
         special = {"add_special_tokens": False} if bos is not None and text.startswith(bos) else {}
         return self._tokenizer(texts, **special)["input_ids"][0]
+
+    def _clip(self, clip: Clip) -> str:
+        """Computes the text of a video in a chat."""
+        assert self._video is not None, "a video for a model that takes none"
+        begin, end = "<|vision_start|>", "<|vision_end|>"
+        return self._video.text(self._video.sampled(clip), self._processor.video_token, begin, end)
 
     def _laid_out(self, size: Size) -> tuple[Any, str]:
         """Computes a screen's grid of patches (None if the processor makes none) and its text in a chat."""

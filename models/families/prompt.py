@@ -11,6 +11,7 @@ from typing import Any
 
 from models.families.dialects import format_reply
 from models.families.screen import ImageLimits
+from models.families.video import Clip
 from models.policy import Context
 from schemas.action import Click, Drag, Finished, Hotkey, ReadFile, Scroll, Terminal, Type, Wait, WriteFile
 from schemas.context import ContextRule
@@ -115,9 +116,19 @@ def question_of(
     return [*head, text_turn("user", question), *(screen_turn(screen, limits) for screen in screens)]
 
 
+def video_question(question: str, clip: Clip) -> list[Message]:
+    """Builds a chat with a question about a video, in one turn with the video first, as Qwen's documents show it."""
+    return [{"role": "user", "content": [{"type": "video", "clip": clip}, text_part(question)]}]
+
+
 def screens_of(messages: list[Message]) -> list[Observation]:
     """Lists the observations that a chat shows, in order."""
     return [part["observation"] for message in messages for part in message["content"] if part["type"] == "image"]
+
+
+def clips_of(messages: list[Message]) -> list[Clip]:
+    """Lists the videos that a chat shows, in order."""
+    return [part["clip"] for message in messages for part in message["content"] if part["type"] == "video"]
 
 
 def text_turn(role: str, text: str) -> Message:

@@ -9,7 +9,7 @@ from typing import Any
 
 from models.families.family import ModelFamily
 from models.families.outside import tokens_of
-from models.families.processor import read_limits
+from models.families.processor import read_limits, read_video_rule
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError, UsageError
@@ -142,6 +142,7 @@ def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamil
     if name != "tiny":  # the small policy's control tokens have the general form; its other tokens are words
         checkpoint = directory or config.folder
         family.fit(read_limits(checkpoint))
+        family.video = read_video_rule(checkpoint)
         family.tokens = tokens_of(checkpoint)
     return family
 

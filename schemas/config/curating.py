@@ -105,6 +105,8 @@ class AnnotateConfig(Section):
 class VideoConfig(Section):
     """Screen recordings: their import, and questions about changes over time (docs/video.md)."""
 
+    read_if = (ReadIf("video.questions", keys=("clip_s", "trajectories")),)
+
     fps: Annotated[float, Field(gt=0.0, le=30.0)] = 2.0
     """Frames per second that an import compares. It keeps a frame if the screen has changed. Steps of an event log have
     their own frames."""
@@ -116,7 +118,8 @@ class VideoConfig(Section):
     clip_s: Annotated[float, Field(ge=2.0)] = 30.0
     """Maximum seconds of a recording that a question shows."""
     trajectories: Whole = 0
-    """Trajectories per iteration of which a recording is made, sampled by their ids."""
+    """Trajectories per iteration of which a recording is made, sampled by their ids. `train.video` sets the share of
+    the questions in training."""
 
 
 class ReflectConfig(PartsSection):

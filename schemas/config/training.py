@@ -279,10 +279,15 @@ class StreamConfig(Section):
     training, as in a synchronous loop."""
 
 
+def _check_shares(perception: float, video: float) -> None:
+    if perception + video > 1:
+        raise ValueError(f"perception is {perception:g} and video is {video:g}: lower them to at most 1 together")
+
+
 class ContinualConfig(StepSection):
     """Continual training (CT) on failures: on their screens and actions, or on the failed trajectories themselves."""
 
-    read_if = (ReadIf("annotate.perception", keys=("perception",)),)
+    read_if = (ReadIf("annotate.perception", keys=("perception",)), ReadIf("video.questions", keys=("video",)))
 
     steps: Count = 150
     """Optimiser steps."""
@@ -293,6 +298,13 @@ class ContinualConfig(StepSection):
     supervised training that follows has to correct their errors."""
     perception: Share = 0.0
     """Share of perception samples (`annotate.perception`), from any trajectory; 1 for no other samples."""
+    video: Share = 0.0
+    """Share of questions about recordings (`video.questions`), of any trajectory, for models that take video."""
+
+    @model_validator(mode="after")
+    def _has_shares(self) -> "ContinualConfig":
+        _check_shares(self.perception, self.video)
+        return self
 
 
 class PretrainConfig(StepSection):
@@ -363,7 +375,7 @@ Keep = Literal["nothing", "masters", "masters+moments"]
 class TrainConfig(StepSection):
     """Training of the policy."""
 
-    read_if = (ReadIf("annotate.perception", keys=("perception",)),)
+    read_if = (ReadIf("annotate.perception", keys=("perception",)), ReadIf("video.questions", keys=("video",)))
 
     method: str = "sft"
     """`sft`: imitate successes. `ct`: learn from the screens and actions of failed trajectories, without imitating
@@ -469,6 +481,9 @@ class TrainConfig(StepSection):
     the choice of actions. Most of the training stays with steps to imitate."""
     perception: Share = 0.0
     """With `sft` and `rft`: share of perception samples (`annotate.perception`), if there are any."""
+    video: Share = 0.0
+    """With `sft` and `rft`: share of questions about recordings (`video.questions`), if there are any. For models that
+    take video: Qwen2.5-VL, Qwen3-VL and Qwen3.5 (docs/video.md)."""
     lora: LoraConfig = LoraConfig()
     experts: ExpertsConfig = ExpertsConfig()
     memory: MemoryConfig = MemoryConfig()
@@ -492,6 +507,7 @@ class TrainConfig(StepSection):
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> "TrainConfig":
+        _check_shares(self.perception, self.video)
         if ratio := _RATIOS.get(self.method.lower()):
             raise ValueError(f"method is {self.method!r}: set method to grpo, and group.ratio to {ratio}")
         names = _methods().names if "method" in self.model_fields_set else (self.method,)

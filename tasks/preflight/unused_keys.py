@@ -17,6 +17,7 @@ from environments.catalog import catalog
 from environments.registry import verifier_of
 from learning.algorithms.method import DataSource, Method, method_of
 from learning.engines.choice import is_small
+from models.families.processor import read_video_rule
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
 from schemas.config.section import ReadIf, Section, changed_keys
@@ -167,7 +168,7 @@ def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
 ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
 """Keys of `train.group` for the rollout of groups, which all methods with groups read. With a critic, `advantage` also
 selects scores or successes as rewards."""
-IMITATED = ("perception", "practice", "task_balance", "task_floor", "grounding_share")
+IMITATED = ("perception", "video", "practice", "task_balance", "task_floor", "grounding_share")
 """Keys of `train` for the weights of samples from accepted trajectories."""
 LAUNCHED = ("launch", "machines", "restarts", "hung_s")
 """Keys of `train` for the machines of a training. A repeated training uses the current values of these keys."""
@@ -188,6 +189,11 @@ def _is_fast(config: Config) -> bool:
 def _unjudged(config: Config) -> bool:
     asked = any(gate == "judge" or ":" in gate for gate in config.filter.gates)
     return not asked and all(verifier_of(task.verifier) is not None for task in catalog(config))
+
+
+def _takes_no_video(config: Config) -> bool:
+    folder = config.policy.folder
+    return config.policy.base == "tiny" or ((folder / "config.json").is_file() and read_video_rule(folder) is None)
 
 
 RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str, str], ...] = (
@@ -232,6 +238,12 @@ RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str, str], ...] = 
         lambda config: not any(THINKERS.class_of(name).asks_model for name in config.think.thinkers),
         "none of `think.thinkers` asks a model",
         "Name one that does, such as policy, or remove it.",
+    ),
+    (
+        ("train.video", "train.ct.video"),
+        _takes_no_video,
+        "the models of `policy.family` take no video",
+        "Set it to 0, or take a Qwen2.5-VL, Qwen3-VL or Qwen3.5 as `policy.base`.",
     ),
     (
         ("judge",),

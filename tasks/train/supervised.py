@@ -24,6 +24,7 @@ from learning.data.rounds import Sampler, by_sample
 from learning.data.sample import write_sample_batches
 from learning.data.slices import slices_of
 from schemas.config import Config
+from schemas.config.training import ContinualConfig, TrainConfig
 from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 from schemas.table import Metrics
@@ -81,21 +82,19 @@ class MixturePart:
 
 
 def supervised(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """Return all accepted data, screens of failures for grounding, and perception data."""
+    """Return all accepted data, screens of failures for grounding, perception data, and questions about recordings."""
     weighed = weighed_targets(config, lake, measured_ancestor(lake, recipe.parent).policy_version, recipe.pins)
     usable = weighed["grounding"].filter(weighed["weight"].is_valid()).to_numpy()
     screens, targets = int(usable.sum()), int((~usable).sum())
-    share = config.train.perception
-    perceived = perception_part(lake, recipe.pins, share)
-    steps = MixturePart(weighed, "training_samples", 1 - share, steps=True, parameters=_reported(config))
-    numbers = {"samples": targets, "grounding_screens": screens}
+    others = _asked_parts(lake, recipe, config.train)
+    steps = MixturePart(weighed, "training_samples", _rest(config.train), steps=True, parameters=_reported(config))
+    counts = {name: part.usable for name, part in others.items() if part.share}
+    numbers = {"samples": targets, "grounding_screens": screens, **counts}
     summary = f"{targets} accepted trajectory steps"
-    if share:
-        numbers |= {"perception": perceived.usable}
-        summary += f", {perceived.usable} perception samples"
+    summary += "".join(f", {count} {name} samples" for name, count in counts.items())
     return TrainingMaterial(
-        write=_writer(config, lake, recipe, [steps, perceived]),
-        samples=targets + screens + (perceived.usable if share else 0),
+        write=_writer(config, lake, recipe, [steps, *others.values()]),
+        samples=targets + screens + sum(counts.values()),
         numbers=numbers,
         summary=summary,
         nothing="" if targets else "no accepted trajectory yet",
@@ -130,16 +129,15 @@ def weighed_targets(
 
 
 def continual_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """Return data of the failed trajectories of all iterations, and perception data.
+    """Return data of the failed trajectories of all iterations, perception data, and questions about recordings.
 
     The data of a failed trajectory is relabelled samples, or the trajectory's own steps (`train.ct.form`).
     """
     ct = config.train.ct
     failed, kinds = (_relabelled if ct.form == "relabelled" else _trajectories)(config, lake, recipe)
-    perceived = perception_part(lake, recipe.pins, ct.perception)
-    if ct.perception:
-        kinds |= {"perception": perceived.usable}
-    parts = [part for part in (failed, perceived) if part.share]
+    others = _asked_parts(lake, recipe, ct)
+    kinds |= {name: part.usable for name, part in others.items() if part.share}
+    parts = [part for part in (failed, *others.values()) if part.share]
     samples = sum(part.usable for part in parts)
     return TrainingMaterial(
         write=_writer(config, lake, recipe, parts),
@@ -154,13 +152,13 @@ def _relabelled(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[Mixtu
     """Return relabelled samples of failed trajectories, and their number by kind."""
     weighed = ask(lake, "continual_weights", recipe.pins)
     counts = Counter("grounding" if kind == "step" else kind for kind in weighed["kind"].to_pylist())
-    return MixturePart(weighed, "continual_samples", 1 - config.train.ct.perception), dict(sorted(counts.items()))
+    return MixturePart(weighed, "continual_samples", _rest(config.train.ct)), dict(sorted(counts.items()))
 
 
 def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[MixturePart, dict[str, int]]:
     """Return the own steps of failed trajectories as targets."""
     weighed = ask(lake, "continual_step_weights", recipe.pins)
-    share = 1 - config.train.ct.perception
+    share = _rest(config.train.ct)
     part = MixturePart(weighed, "training_samples", share, steps=True, parameters=_reported(config))
     return part, {"failed_steps": part.usable}
 
@@ -177,6 +175,24 @@ def _writer(config: Config, lake: Lake, recipe: PolicyRecipe, parts: Sequence[Mi
     seed, pins, rule = seed_of(config, recipe), recipe.pins, config.policy.context_rule
     sliced = draws_slices(config, lake, recipe.parent)
     return lambda path, schedule: write_mixture(path, parts, schedule.positions, seed, lake, pins, rule, sliced)
+
+
+def _rest(shares: TrainConfig | ContinualConfig) -> float:
+    """Return the share of samples of trajectories' steps."""
+    return max(0.0, 1 - shares.perception - shares.video)
+
+
+def _asked_parts(lake: Lake, recipe: PolicyRecipe, shares: TrainConfig | ContinualConfig) -> dict[str, MixturePart]:
+    """Return the questions about screens and about recordings."""
+    return {
+        "perception": perception_part(lake, recipe.pins, shares.perception),
+        "video": video_part(lake, recipe.pins, shares.video),
+    }
+
+
+def video_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:
+    """Return the questions about recordings. If their share is 0, the lake is not queried."""
+    return MixturePart(ask(lake, "video_weights", pins if share else {}), "video_samples", share)
 
 
 def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:

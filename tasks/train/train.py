@@ -115,7 +115,7 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainResult:
 def read_for(config: Config, lake: Lake, recipe: PolicyRecipe) -> set[str]:
     """Return the ids of the trajectories whose data a training reads."""
     train = config.train
-    return read_by(lake, train.method, recipe.iteration, recipe.pins, bool(train.ct.perception))
+    return read_by(lake, train.method, recipe.iteration, recipe.pins, bool(train.ct.perception or train.ct.video))
 
 
 def require_kept(lake: Lake, read: set[str]) -> None:

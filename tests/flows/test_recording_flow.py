@@ -39,6 +39,9 @@ def test_a_folder_of_recordings_becomes_steps_and_frames_and_is_there_once_only(
         assert [round(second, 1) for second in row["times"]] == [0.0, 5.2, 20.0, 45.0]
         assert lake.count("screenshots", {"sha256": row["frames"]}) == 4
         assert row["license"] == "mit"
+    asked = lake.read("annotations", where={"kind": "video"}).to_pylist()
+    assert {one["recording"] for one in asked} == {row["recording_id"] for row in rows.values()}
+    assert {one["author"] for one in asked} == {"play", "pixels"}
     again = import_data(small, request)
     assert (again["iteration"], again["trajectories"], again.get("recordings", 0)) == (None, 0, 0)
     assert lake.count("recordings") == 2

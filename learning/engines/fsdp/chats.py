@@ -8,7 +8,7 @@ text and the sizes of its screens. So a plan needs no pixels (`measure`); screen
 (`pixels`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,21 +18,37 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from learning.data.documents import Document, chat_of, thought_of, visible_screens
+from common.picture import rgb_of
+from learning.data.documents import Document, chat_of, clip_of_sample, thought_of, visible_screens
 from learning.data.files import Rollout
-from learning.data.sample import Screenshots
+from learning.data.sample import Screenshots, TrainSample
 from learning.planning.step_plan import SampleLengths, ScreenSpan
 from models.families.outside import as_sent
 from models.families.processor import PromptTokens, read_processor
-from models.families.prompt import Message
+from models.families.prompt import Message, clips_of
 from models.families.registry import family_of
-from models.families.screen import picture
+from models.families.screen import Size, picture
 from models.families.thinking import OPEN
+from models.families.video import frame_at
 from models.tiny.layout import read_config
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
 
 _PLACEHOLDERS = ("image_token_id", "video_token_id", "vision_start_token_id")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameGroup:
+    """Frames of a video that the vision tower takes as one."""
+
+    digests: tuple[str, ...]
+    """SHA-256 of each frame's screenshot."""
+    size: Size
+    """Width and height in pixels to which the frames are resized."""
+
+
+Encoded = str | FrameGroup
+"""A screen's SHA-256, or frames of a video: the tower encodes either as one grid of patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +59,8 @@ class Measure:
     """Lengths of the document, without the last token of the reply, which is only a target."""
     reply: tuple[int, ...]
     """Tokens of the reply."""
-    digests: tuple[str, ...]
-    """SHA-256 of the document's screens."""
+    digests: tuple[Encoded, ...]
+    """The document's screens and frames, in the order of their tokens."""
     thought: int | None = None
     """Number of tokens of the thought; None if the document is no reply to an instruction."""
     temperature: float = 1.0
@@ -65,9 +81,11 @@ class Chat:
     targets: Tensor
     """(n,) the token that must follow each token, or -1 without a target."""
     grids: Tensor
-    """(screens, 3) patches of each screen in time, rows, columns."""
+    """(screens, 3) patches of each screen, or group of frames, in time, rows, columns."""
     kinds: Tensor
-    """(n,) the processor's `mm_token_type_ids`: 0 text, 1 image."""
+    """(n,) the processor's `mm_token_type_ids`: 0 text, 1 image, 2 video."""
+    shapes: Mapping[str, Tensor]
+    """Grids of images and videos by the names under which `get_rope_index` accepts them."""
     temperature: float = 1.0
     """Divisor of the logits."""
 
@@ -99,7 +117,7 @@ class Chats:
                 f"{directory}: its processor does not lay screens out as grids of patches.",
                 "The trainer takes models of the Qwen-VL family and those with the same interface (image_grid_thw).",
             )
-        self._prompt_tokens = PromptTokens(self.processor, self._family.limits)
+        self._prompt_tokens = PromptTokens(self.processor, self._family.limits, self._family.video)
         self._opened, self._begin, self._end = self._frame()
 
     def measure_slice(self, documents: Sequence[Document]) -> tuple[list[Measure | None], dict[int, int]]:
@@ -137,7 +155,7 @@ class Chats:
         return self._measured(document, self.encode(document))
 
     def _measured(self, document: Document, chat: Chat) -> Measure:
-        pieces, start = [], 0
+        pieces, start = list[ScreenSpan](), 0
         for kind, run in groupby(chat.kinds.tolist()):
             end = start + len(list(run))
             while kind and start < end:
@@ -151,9 +169,20 @@ class Chats:
         return Measure(
             SampleLengths(len(chat.ids), tuple(pieces)),
             reply,
-            visible_screens(document, self._family.rule),
+            self._encoded(document),
             thinks,
             chat.temperature,
+        )
+
+    def _encoded(self, document: Document) -> tuple[Encoded, ...]:
+        """Lists the screens of a document, or the groups of frames of its video."""
+        digests = visible_screens(document, self._family.rule)
+        if not isinstance(document, TrainSample) or document.kind != "video":
+            return digests
+        sampled = self._family.video_rule().sampled(clip_of_sample(document, self._sizes(document)))
+        return tuple(
+            FrameGroup(tuple(digests[frame_at(document.times, at / document.rate)] for at in group), sampled.size)
+            for group in sampled.pairs
         )
 
     def encode(self, document: Document) -> Chat:
@@ -161,8 +190,11 @@ class Chats:
 
         Raises:
             FlywheelError: the document has no target, a missing screenshot, or tokens that the model does not have.
+            UsageError: the document has a video, and the model takes none.
         """
         sizes = self._sizes(document)
+        if isinstance(document, TrainSample) and document.kind == "video":
+            self._family.video_rule()
         messages, text = chat_of(document, self._family, sizes, self._seed)
         if isinstance(document, Rollout):
             return self._given(document, messages, text, sizes)
@@ -195,13 +227,28 @@ class Chats:
     def _chat(
         self, messages: list[Message], sizes: Sequence[tuple[int, int]], reply: Sequence[int], temperature: float = 1.0
     ) -> Chat:
-        """Encodes the chat that ends with a reply of these tokens; `sizes` are the sizes of its screens."""
+        """Encodes the chat that ends with a reply of these tokens.
+
+        Args:
+            messages: a chat that shows screens, or one video.
+            sizes: sizes of the screens, or of the video's frames.
+            reply: tokens.
+            temperature: divisor of the reply's logits.
+        """
         prompt = self._prompt_tokens(as_sent(messages, self._directory, self._policy))
         ids = [*prompt, *reply[:-1]]
         targets = [-1] * (len(prompt) - 1) + list(reply)
         kinds = [*self.processor.create_mm_token_type_ids([prompt])[0], *[0] * (len(reply) - 1)]
-        grids = torch.stack([self._prompt_tokens.laid_out(size)[0] for size in sizes])
-        return Chat(torch.tensor(ids), torch.tensor(targets), grids, torch.tensor(kinds), temperature)
+        clips = clips_of(messages)
+        images = [self._prompt_tokens.laid_out(size)[0] for size in sizes] if not clips else []
+        sampled = [self._family.video_rule().sampled(clip) for clip in clips]
+        shapes = {"image_grid_thw": torch.stack(images)} if images else {}
+        if sampled:
+            shapes["video_grid_thw"] = torch.tensor([one.grid for one in sampled])
+            shapes["second_per_grid_ts"] = torch.tensor([one.grid_seconds for one in sampled])
+        frames = [torch.tensor([1, *one.grid[1:]]) for one in sampled for _ in range(one.grid[0])]
+        grids = torch.stack([*images, *frames])
+        return Chat(torch.tensor(ids), torch.tensor(targets), grids, torch.tensor(kinds), shapes, temperature)
 
     def _sizes(self, document: Document) -> list[tuple[int, int]]:
         """Lists width and height of a document's screens."""
@@ -219,11 +266,26 @@ class Chats:
         whole = reply if self._begin.strip() in reply else self._begin + reply
         return self._tokenizer(whole, add_special_tokens=False)["input_ids"]
 
-    def pixels(self, digest: str) -> tuple[Tensor, Tensor]:
-        """Converts a screen for the vision tower: patches (n, width of a patch) and its grid (3,)."""
+    def pixels(self, digest: Encoded) -> tuple[Tensor, Tensor]:
+        """Converts a screen, or a group of frames, for the vision tower: patches (n, width of a patch) and its grid
+        (3,)."""
+        if isinstance(digest, FrameGroup):
+            return self._frames(digest)
         image = picture(self._screenshots.png(digest), self._family.limits)
         made = self.processor.image_processor(images=[image], return_tensors="pt")
         return made["pixel_values"], made["image_grid_thw"][0]
+
+    def _frames(self, group: FrameGroup) -> tuple[Tensor, Tensor]:
+        """Converts the frames of a group: the image processor repeats each frame in time, so that of frame t only the
+        patches at t are taken."""
+        rule = self._family.video_rule()
+        shown = [rgb_of(self._screenshots.png(digest)) for digest in group.digests]
+        sized = [one if one.size == group.size else one.resize(group.size, Image.Resampling.BICUBIC) for one in shown]
+        colours = {"image_mean": list(rule.mean), "image_std": list(rule.std)}
+        made = self.processor.image_processor(images=sized, do_resize=False, return_tensors="pt", **colours)
+        grid = made["image_grid_thw"][0]
+        parts = made["pixel_values"].view(len(sized), int(grid.prod()), 3, rule.temporal, -1)
+        return torch.stack([part[:, :, at] for at, part in enumerate(parts)], 2).flatten(1), grid
 
     def blank(self) -> tuple[Tensor, Tensor]:
         """Makes the smallest screen, for a rank without screens, which still joins the vision tower's collectives."""

@@ -384,6 +384,6 @@ class WorkMaker:
         if not hasattr(self._core, "get_rope_index"):
             return torch.arange(len(chat.ids))[None]
         found, _ = self._core.get_rope_index(
-            input_ids=chat.ids[None], mm_token_type_ids=chat.kinds[None], image_grid_thw=chat.grids
+            input_ids=chat.ids[None], mm_token_type_ids=chat.kinds[None], **chat.shapes
         )
         return found[:, 0]

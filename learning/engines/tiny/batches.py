@@ -307,6 +307,8 @@ class Batcher(ReplyTokens):
     def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> BatchRow | None:
         """Makes a sample's row, or None if the shift moves its target off the screen."""
         row = BatchRow()
+        if sample.kind == "video":
+            self._family.video_rule()  # the small policy takes no video
         if sample.kind == "transition":
             row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
         if sample.kind == "perception":

@@ -43,6 +43,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "thought": "ok", "action": '{"type":"click","x":0.25,"y":0.75}', "before": None, "after": None,
         "created_at": NOON,
     },
+    "recordings": {
+        "recording_id": "c0", "trajectory_id": "t0", "iteration": 1, "source": "", "source_sha256": None, "license": "",
+        "width": 160, "height": 210, "rate": 10.0, "seconds": 20.0, "frames": ["a" * 64], "times": [0.0],
+        "step_times": [],
+    },
     "reviews": {
         "review_id": "r0", "trajectory_id": "t0", "revision": 0, "iteration": 1, "step": 0, "person": "ada",
         "decision": "accept", "action": None, "thought": None, "original_action": None, "original_thought": None,
