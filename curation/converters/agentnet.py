@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from common.text import Storable
-from curation.converters.code import pointer_after, read_code, write_code
+from curation.converters.code import pointer_after, read_code, stated_outcome, write_code
 from curation.converters.exchanged import (
     OWN,
     Exchanged,
@@ -109,7 +109,7 @@ class AgentNet(Format):
         extra = {self.name: others} if others else {}
         success = line.task_completed
         if success is None and not line.flywheel:
-            success = _ended(steps[-1], line.traj[order[-1]])
+            success = stated_outcome(steps[-1].action, line.traj[order[-1]].value.code)
         record = Exchanged(str(line.task_id), asked, tuple(steps), success, extra=extra)
         return with_metadata(from_export(record) if line.flywheel else record, line.flywheel, place)
 
@@ -149,13 +149,6 @@ class AgentNet(Format):
         text = "" if action else code
         actions = (action,) if action else ()
         return ExchangedStep(screen, value.thought or "", actions, text, error, found, extra=extra), pointer
-
-
-def _ended(step: ExchangedStep, entry: _Entry) -> bool | None:
-    """Return the outcome that a last `terminate` states, for a record without `task_completed`; None without one."""
-    if not step.actions or "terminate" not in entry.value.code:
-        return None
-    return {"finished": True, "call_user": False}.get(step.actions[-1].type)
 
 
 def _order_of(entries: Sequence[_Entry], record: RecordPlace) -> list[int]:

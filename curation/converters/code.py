@@ -143,6 +143,13 @@ def _shared(kind: str, of: Mapping[str, Any], module: str) -> str | None:
     return None
 
 
+def stated_outcome(action: Action | None, code: str) -> bool | None:
+    """Return the outcome that a record's last step states by `terminate`; None if it states none."""
+    if action is None or "terminate" not in code:
+        return None
+    return {"finished": True, "call_user": False}.get(action.type)
+
+
 def _terminate(module: str, kind: str, content: str) -> str:
     status = "success" if kind == "finished" else "failure"
     return _call(f"{module}terminate", status=status, **({"info": content} if content else {}))

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from common.text import Storable, counted
 from curation.converters.chat import MARKS, ChatRow, joined, key_of, record_of
-from curation.converters.code import read_code, write_code
+from curation.converters.code import read_code, stated_outcome, write_code
 from curation.converters.exchanged import (
     OWN,
     Exchanged,
@@ -121,7 +121,7 @@ class ScaleCua(Format):
     def records(self, source: ImportSource) -> Read:
         """Yield one trajectory per run of rows."""
         return (
-            (place, one if isinstance(one, RecordRefused) else _closed(one))
+            (place, one if isinstance(one, RecordRefused) else _with_outcome(_closed(one)))
             for place, one in joined(each(source, source.rows(*JSON_LINES), self._part))
         )
 
@@ -206,6 +206,16 @@ def _closed(record: Exchanged) -> Exchanged:
     kept = {**answer.extra, ScaleCua.name: {**answer.extra[ScaleCua.name], _END: row}}
     last = replace(answer, actions=(end if content is None else answer).actions, extra=kept)
     return replace(record, steps=(*record.steps[:-2], last), after=end.screen)
+
+
+def _with_outcome(record: Exchanged) -> Exchanged:
+    """Return a trajectory of another project with the outcome that its last `terminate` states."""
+    if record.success is not None or record.about.trajectory_id:
+        return record
+    last = record.steps[-1]
+    code = "terminate" if _END in last.extra.get(ScaleCua.name, {}) else _answered(last)
+    written = code or (write_code(last.action, "scalecua") if last.action else "")
+    return replace(record, success=stated_outcome(last.action, written))
 
 
 def _opened(record: Exchanged) -> Exchanged:

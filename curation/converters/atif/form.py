@@ -28,6 +28,7 @@ from curation.converters.atif.document import (
     text_of,
 )
 from curation.converters.atif.reading import DocumentPictures, DocumentReader
+from curation.converters.code import stated_outcome
 from curation.converters.exchanged import (
     OWN,
     About,
@@ -108,7 +109,9 @@ class Atif(Format):
         if known is None:
             kept = {"document": _renamed(document, pictures, reading.first), "unit": unit}
             reward = _reward(document, source, file)
-            success = None if reward is None else reward >= 1.0
+            ends = steps[-1].actions if steps else ()
+            stated = stated_outcome(ends[-1] if ends else None, calls[-1] if calls else "")
+            success = stated if reward is None else reward >= 1.0
             about = About(reward=reward if reward is not None and -1.0 <= reward <= 1.0 else None)
         name = document.trajectory_id or document.session_id or place.file
         extra = {self.name: kept} if kept else {}

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from common.text import Storable
 from curation.converters.chat import record_of
+from curation.converters.code import stated_outcome
 from curation.converters.cua_lite.reading import OutOfRange, PointerAt
-from curation.converters.cua_lite.replies import PARTS, REASONING, LiteRead, LiteReply, read_reply
+from curation.converters.cua_lite.replies import PARTS, REASONING, STATUS, LiteRead, LiteReply, read_reply
 from curation.converters.exchanged import (
     OWN,
     Exchanged,
@@ -110,7 +111,7 @@ def exchanged_of_sample(value: Any, pictured: Pictured, place: RecordPlace) -> E
         kept = {name: one for name, one in kept.items() if one}
     record = record_of(KEPT, instruction, steps, known, kept, place)
     record = replace(record, after=reading.after)
-    return record if known is not None else _outcome(record, others)
+    return record if known is not None else _outcome(record, others, reading.last_call)
 
 
 def _below(where: str, read: Callable[[], T], place: RecordPlace) -> T:
@@ -152,12 +153,17 @@ def _known(metadata: _SampleMetadata, place: RecordPlace) -> Metadata | None:
         raise RecordRefused(place, ".".join(filter(None, ("metadata.others", OWN, where))), problem) from error
 
 
-def _outcome(record: Exchanged, others: Mapping[str, Any]) -> Exchanged:
-    """Return the trajectory with its outcome: an `episode_return` of at least 1 is a success."""
+def _outcome(record: Exchanged, others: Mapping[str, Any], last_call: str) -> Exchanged:
+    """Return the trajectory with its outcome: an `episode_return` of at least 1 is a success.
+
+    Without a return, the outcome is the status of the end, given by `terminate` or with a last text.
+    """
     found = others.get("episode_return")
     name = str(others.get("id") or "")
     if isinstance(found, bool) or not isinstance(found, int | float):
-        return replace(record, name=name)
+        ends = record.steps[-1].actions if record.steps else ()
+        stated = stated_outcome(ends[-1] if ends else None, "terminate" if STATUS in others else last_call)
+        return replace(record, name=name, success=stated)
     about = record.about.model_copy(update={"reward": float(found)} if -1 <= found <= 1 else {})
     return replace(record, name=name, success=found >= 1, about=about)
 
@@ -189,6 +195,12 @@ class _SampleReader:
         self._turns: list[_SampleTurn] = []
         self._screen: Picture | None = None
         self._fresh = False
+
+    @property
+    def last_call(self) -> str:
+        """Name of the last reply's last tool call; empty without one."""
+        calls = self._turns[-1].reply.tool_calls if self._turns else None
+        return calls[-1].function.name if calls else ""
 
     def read(self, messages: list[Any] | None) -> None:
         """Read all messages; raise RecordRefused for an invalid one."""

@@ -505,6 +505,25 @@ def test_scalecuas_answer_and_the_end_after_it_are_one_end_and_two_rows_again(
     assert same.steps == record.steps and same.after == record.after
 
 
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("terminate(status='success')", True),
+        ("terminate(status='failure')", False),
+        ("response(answer='42')", None),
+        ("click(x=0.5, y=0.5)", None),
+    ],
+)
+def test_scalecuas_last_terminate_is_the_outcome(tmp_path: Path, code: str, outcome: bool | None) -> None:
+    asked = "<image>\nTask: Go.\n\nPrevious operations:\nNone"
+    answer = f"<operation>\nDo it.\n</operation>\n<action>\n{code}\n</action>"
+    said = [{"from": "human", "value": asked}, {"from": "gpt", "value": answer}]
+    (record,) = taken(
+        FORMATS.class_of("scalecua")(), source(tmp_path / "in", "a.jsonl", {"image": "0.png", "conversations": said})
+    )
+    assert record.success is outcome
+
+
 def test_scalecuas_response_ends_a_trajectory_with_the_answer() -> None:
     assert code_read("response(answer='42 euros')") == Finished(content="42 euros")
 
