@@ -21,6 +21,8 @@ OURS = {
 """Fields that each request sets itself, so that it goes to the right policy and samples from all tokens."""
 LISTED = {"tools", "tool_choice", "functions", "function_call"}
 """Fields with which a server would list functions in the prompt a second time."""
+MAX_REPLY_TOKENS = 2**20
+"""Maximum of `max_new_tokens`: the longest context of a known model."""
 TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
 """Types of JSON schemas."""
 
@@ -153,9 +155,10 @@ class PolicyConfig(Section):
     older: Literal["dropped", "summarised"] = "dropped"
     """Replies that `history_turns` leaves out. `dropped`: left out. `summarised`: the instruction also counts their
     actions by type."""
-    max_new_tokens: Count | None = None
-    """Maximum tokens of a reply. If not set, the family's own: 32 for the small policy, 128 to 32,768 for others.
-    Except for the small policy, a reply that reaches the maximum counts as no action."""
+    max_new_tokens: Annotated[int, Field(ge=1, le=MAX_REPLY_TOKENS)] | None = None
+    """Maximum tokens of a reply, below the model's context and at most 1,048,576. If not set, the family's own: 32 for
+    the small policy, 128 to 32,768 for others. Except for the small policy, a reply that reaches the maximum counts as
+    no action."""
     thoughts: bool = True
     """Ask the policy to think before it acts. If false, the prompt asks for the action alone, and samples of supervised
     training hold no thoughts. `think.keep_without` trains one policy for both."""

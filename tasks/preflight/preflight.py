@@ -24,7 +24,9 @@ from models.proposers import PROPOSERS
 from models.readers import reader_class
 from models.safe import require_servable, weights_of
 from models.thinkers.thinker import THINKERS
+from models.tiny.layout import read_config
 from schemas.config import Config
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, CheckReport, LakeError, Probe, UsageError
 from schemas.registry import options_of
 from schemas.tables.task import GuiTask
@@ -212,11 +214,29 @@ def _is_trained(config: Config) -> bool:
     return lake is not None and lake.count("policies") > lake.count("policies", {"kind": "initial"})
 
 
+def _require_room(policy: PolicyConfig) -> None:
+    """Refuse a maximum reply that fills the model's context, if the checkpoint names its context."""
+    if policy.max_new_tokens is None or policy.base == "tiny":
+        return
+    known = read_config(policy.folder)
+    text = known.get("text_config")
+    context = known.get("max_position_embeddings") or (text if isinstance(text, dict) else {}).get(
+        "max_position_embeddings"
+    )
+    if isinstance(context, int) and policy.max_new_tokens >= context:
+        raise UsageError(
+            f"`policy.max_new_tokens` is {policy.max_new_tokens}, and {policy.base} has a context of {context} tokens "
+            "for prompt and reply.",
+            "Lower it, or leave it out for the family's own.",
+        )
+
+
 def _policy(config: Config) -> str:
     require_base(config)
     base = config.policy.base
     if base != "tiny":
         weights_of(config.policy.folder)
+        _require_room(config.policy)
         if config.policy.acts_on_server:
             require_servable(config.policy.folder)
     if config.policy.backend != "auto":

@@ -221,3 +221,9 @@ def test_the_first_training_takes_as_many_steps_as_others_if_only_those_are_set(
 ) -> None:
     train = TrainConfig.model_validate(given)
     assert train.first == first and TrainConfig.model_validate(train.model_dump()).first == first
+
+
+def test_the_tokens_of_a_reply_have_an_upper_bound() -> None:
+    assert load_config("smoke", ["policy.max_new_tokens=1048576"]).policy.max_new_tokens == 2**20
+    with pytest.raises(UsageError, match=r"policy\.max_new_tokens.*1048576"):
+        load_config("smoke", ["policy.max_new_tokens=1000000000"])
