@@ -1,4 +1,7 @@
-"""Draw a trajectory: its screens, each with a mark for the action and a caption, as a moving picture or a strip."""
+"""Draw a trajectory: its screens, each with a mark for the action and a caption, as a moving picture or a strip.
+
+A video has the screens alone, each as long as it was shown.
+"""
 
 import io
 import json
@@ -9,8 +12,12 @@ from typing import TYPE_CHECKING
 from PIL import Image, ImageDraw, ImageFont
 
 from common.text import legible
+from curation.timeline import timeline
+from curation.video import write_video
 from schemas.action import in_words
 from schemas.failure import FlywheelError, UsageError
+from schemas.tables.recording import Recording
+from storage.lake import Lake
 
 if TYPE_CHECKING:
     from flywheel.lake import StoredTrajectory
@@ -108,6 +115,33 @@ def save_moving(frames: Sequence[Image.Image], to: Path, largest: int | None = N
     if largest is not None and held.tell() > largest:
         raise FlywheelError(f"The picture has {held.tell():,} bytes.", "Take a task of fewer or smaller screens.")
     to.write_bytes(held.getvalue())
+
+
+def frame_times_of(one: "StoredTrajectory", lake: Lake) -> tuple[list[tuple[float, str]], float]:
+    """Return the seconds at which each screen of a trajectory appeared with its sha256, and the duration.
+
+    Raises:
+        UsageError: the trajectory has no steps.
+    """
+    name = one.row["trajectory_id"]
+    if not one.steps:
+        raise UsageError(f"Trajectory {name} has no steps, so there is no picture.")
+    if recorded := lake.rows(Recording, {"trajectory_id": name}):
+        return list(zip(recorded[0].times, recorded[0].frames, strict=True)), recorded[0].seconds
+    times = timeline(one.steps)
+    return list(times.shown), times.seconds
+
+
+def save_video(one: "StoredTrajectory", lake: Lake, to: Path) -> None:
+    """Write the screens of a trajectory with their times as a video, in the size of the first screen.
+
+    The arguments and errors are those of `frame_times_of` and `curation.video.write_video`.
+    """
+    shown, seconds = frame_times_of(one, lake)
+    size = one.screen(shown[0][1]).size
+    frames = ((second, one.screen(digest).convert("RGB")) for second, digest in shown)
+    fitting = ((second, frame if frame.size == size else frame.resize(size)) for second, frame in frames)
+    write_video(to, fitting, seconds)
 
 
 def write_moving(frames: Sequence[Image.Image], to: io.BytesIO, form: str = "gif", step_ms: int = STEP_MS) -> None:

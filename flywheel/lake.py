@@ -97,6 +97,36 @@ class StoredTrajectory:
 
         save_moving(self.film(width), Path(path))
 
+    def recording(self) -> "list[tuple[float, Image.Image]]":
+        """Decode the screens, each with the seconds from the start at which it appeared.
+
+        An imported recording has the times of its file. Other trajectories have those of their steps' durations.
+
+        Raises:
+            UsageError: the trajectory has no steps.
+            LakeError: the lake no longer has a screenshot.
+        """
+        from flywheel.film import frame_times_of
+
+        return [(second, self.screen(digest)) for second, digest in frame_times_of(self, self._lake)[0]]
+
+    def save_video(self, path: "str | Path") -> None:
+        """Write the screens as a video, each shown as long as it was on the screen.
+
+        Args:
+            path: the file, with the suffix `.mp4` or `.webm`.
+
+        Raises:
+            UsageError: the file has another suffix, or the trajectory has no steps.
+            LakeError: the lake no longer has a screenshot.
+            FlywheelError: the extra `video` is not installed.
+        """
+        from pathlib import Path
+
+        from flywheel.film import save_video
+
+        save_video(self, self._lake, Path(path))
+
     def strip(self, width: int = 160) -> "Image.Image":
         """Draw all screens next to each other, each `width` pixels wide. Raises the errors of `film`."""
         from flywheel.film import strip_of

@@ -91,6 +91,9 @@ def show(
     strip: Annotated[
         Path | None, typer.Option("--strip", help="Also write its screens next to each other, as .png.")
     ] = None,
+    video: Annotated[
+        Path | None, typer.Option("--video", help="Also write its screens with their times as a video, .mp4 or .webm.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a trajectory: its outcome, the decision about it, and its steps."""
@@ -98,7 +101,7 @@ def show(
     from tasks.shared.finding import found_of
     from tasks.shared.tags import tags_of
 
-    check_pictures(gif, strip)
+    check_pictures(gif, strip, video)
     lake = open_lake(resolve(config, overrides))
     about = found_of(lake, name)
     trajectory = OpenLake(lake).trajectory(name)
@@ -106,8 +109,10 @@ def show(
         trajectory.save_film(gif)
     if strip is not None:
         trajectory.strip().save(strip)
+    if video is not None:
+        trajectory.save_video(video)
     steps = [step_as_dict(one) for one in trajectory.steps]
-    written = [str(path) for path in (gif, strip) if path is not None]
+    written = [str(path) for path in (gif, strip, video) if path is not None]
     tags = tags_of(lake, [name])
     shown = {**_as_dict(about), "tags": tags, "steps": steps, "written": written}
     print_result(as_json, shown, lambda: _print_trajectory(about, trajectory, tags, written))
@@ -162,11 +167,11 @@ def _print_decided(done: "Decided", decision: str, dry_run: bool) -> None:
         print_line(f"{n:,} left out: {reason}")
 
 
-def check_pictures(gif: Path | None, strip: Path | None) -> None:
+def check_pictures(gif: Path | None, strip: Path | None, video: Path | None = None) -> None:
     """Raises UsageError if the file of a strip is no .png, or the folder of a picture does not exist."""
     if strip is not None and strip.suffix.lower() != ".png":
         raise UsageError(f"{strip.name} is no .png.", "Name the file, for example, strip.png.")
-    for path in (gif, strip):
+    for path in (gif, strip, video):
         if path is not None and not path.absolute().parent.is_dir():
             raise UsageError(f"{path}: there is no folder {path.parent}.", "Make it, or name another file.")
 

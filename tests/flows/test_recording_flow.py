@@ -1,16 +1,39 @@
 """Screen recordings become an iteration of their own: frames with times, and steps where there is an event log."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import flywheel
+from curation.video import facts_of
 from flows.data import import_data
+from learning.data.sample import Screenshots, read_samples
+from learning.engines.fsdp.chats import Chats
+from models.random_vlm import build_random
 from schemas.config import Config
+from schemas.context import ContextRule
 from storage.lake import Lake
 from tasks.exchange.importing import Request
+from tasks.shared.material import write_pictures
+from tasks.train.supervised import video_part, write_mixture
 from tests.unit.curation.films import film, log
+from tests.unit.learning.chats import policy_of
 
 pytest.importorskip("av", reason="the extra video: pip install 'flywheel[video]'")
+
+
+def tokens_of(lake: Lake, folder: Path, kind: Any, count: int) -> list[int]:
+    """Numbers of video tokens of a lake's questions about recordings, as a training of a model encodes them."""
+    folder.mkdir()
+    build_random(kind, ["What changed? Nothing."] * 8, 0, folder / "model")
+    pins = lake.versions()
+    names = write_mixture(folder / "samples", [video_part(lake, pins, 1.0)], 4 * count, 0, lake, pins, ContextRule(1))
+    write_pictures(folder / "screenshots", lake, names, None)
+    chats = Chats(folder / "model", policy_of(kind), Screenshots(folder / "screenshots"), 0)
+    found = [chats.measure(sample) for sample in read_samples(folder / "samples")]
+    assert len(found) == count
+    return [sum(piece.tokens for piece in one.item.screens) for one in found]
 
 
 @pytest.mark.slow
@@ -42,6 +65,13 @@ def test_a_folder_of_recordings_becomes_steps_and_frames_and_is_there_once_only(
     asked = lake.read("annotations", where={"kind": "video"}).to_pylist()
     assert {one["recording"] for one in asked} == {row["recording_id"] for row in rows.values()}
     assert {one["author"] for one in asked} == {"play", "pixels"}
+    shown = flywheel.open(small.lake.uri).trajectory(trajectory["trajectory_id"])
+    assert [round(second, 1) for second, _ in shown.recording()] == [0.0, 5.2, 20.0, 45.0]
+    shown.save_video(tmp_path / "out.webm")
+    assert round(facts_of(tmp_path / "out.webm").seconds) == 60
+    count = len(asked)
+    for kind in ("qwen2_5_vl", "qwen3_vl", "qwen3_5"):
+        assert all(tokens_of(lake, tmp_path / kind, kind, count))
     again = import_data(small, request)
     assert (again["iteration"], again["trajectories"], again.get("recordings", 0)) == (None, 0, 0)
     assert lake.count("recordings") == 2

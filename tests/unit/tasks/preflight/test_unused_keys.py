@@ -73,6 +73,10 @@ def base(tmp_path: Path) -> str:
         (["policy.context=fold", "policy.history_images=3"], "policy.history_images"),
         (["policy.live_images=30"], "policy.live_images"),
         (["policy.fold_images=5"], "policy.fold_images"),
+        (["train.video=0.2"], "train.video"),
+        (["train.ct.video=0.2"], "train.ct.video"),
+        (["video.questions=0", "train.video=0.2"], "train.video"),
+        (["video.questions=0", "video.clip_s=9"], "video.clip_s"),
     ],
 )
 def test_a_key_that_nothing_reads_is_refused_by_its_name(overrides: list[str], key: str, sentence: Sentences) -> None:
