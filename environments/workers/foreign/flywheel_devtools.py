@@ -49,6 +49,8 @@ class Chromium:
         os.close(reads)
         os.close(writes)
         self._number, self._buffer = 0, bytearray()
+        self.loading = set[str]()
+        """Ids of the requests whose answer is not complete, of pages whose network domain is enabled."""
 
     def send(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
         """Sends a command and returns its result; raises BrowserGone, or ScriptError if it is refused."""
@@ -66,8 +68,7 @@ class Chromium:
                 if "error" in answer:
                     raise ScriptError(f"{method}: {answer['error'].get('message', '')}")
                 return answer["result"]
-            if answer.get("method") == "Inspector.targetCrashed" and answer.get("sessionId") == session:
-                raise BrowserGone(f"{method}: the page has crashed")
+            self._noted(method, answer)
 
     def page(self, width: int, height: int) -> "DevtoolsPage":
         """Opens a blank page that has the focus, with a size in pixels."""
@@ -85,6 +86,15 @@ class Chromium:
         self._process.wait()
         os.close(self._to)
         os.close(self._from)
+
+    def _noted(self, method: str, event: dict[str, Any]) -> None:
+        kind = event.get("method")
+        if kind == "Inspector.targetCrashed":
+            raise BrowserGone(f"{method}: the page has crashed")
+        if kind == "Network.requestWillBeSent":
+            self.loading.add(event["params"]["requestId"])
+        elif kind in ("Network.loadingFinished", "Network.loadingFailed"):
+            self.loading.discard(event["params"]["requestId"])
 
     def _read(self, method: str) -> dict[str, Any]:
         while (end := self._buffer.find(b"\0")) < 0:

@@ -2,7 +2,7 @@
    depends only on the task, the seed and the actions. Everything is under `__clock`. */
 ((epoch) => {
   "use strict";
-  const FRAME_MS = 16, IDLE_MS = 50, LOAD_MS = 5, PICTURES_MS = 1000, MOST_TIMERS = 20000;
+  const FRAME_MS = 16, IDLE_MS = 50, PICTURES_MS = 1000, MOST_TIMERS = 20000;
   const realTimeout = window.setTimeout.bind(window);
   const RealDate = Date, timers = new Map();
   let now = 0, nextId = 1;
@@ -80,20 +80,18 @@
     return ended;
   };
 
-  /* Requests whose answer is awaited, and changes of the page since the last look. */
-  let open = 0, changes = 0;
-  const fetching = window.fetch;
-  window.fetch = (...parts) => { open++; return fetching(...parts).finally(() => { open--; }); };
+  /* Changes of the page since the last call of `moves`. */
+  let changes = 0;
   new MutationObserver(() => { changes++; }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 
   window.__clock = {
     advance: async (ms) => { await turn(); await advance(ms); },
-    /* Called after a frame: returns whether something still moves or loads, and lets a few frames of time pass then. */
+    /* Called after a frame: returns whether something still moves, and lets a few frames of time pass then. */
     moves: async () => {
+      await turn();
       const [ended, changed] = [finish(), changes];
       changes = 0;
-      if (open) await pause(LOAD_MS);
-      if (!ended && !changed && !open) return false;
+      if (!ended && !changed) return false;
       await advance(FRAME_MS * 4);
       return true;
     },
