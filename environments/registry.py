@@ -31,6 +31,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "uda": "environments.desktop.uda.environment:UdaEnvironment",
         "osworld": "environments.osworld.environment:OsworldEnvironment",
         "android": "environments.android.environment:AndroidEnvironment",
+        "mobilegym": "environments.mobilegym.environment:MobileGymEnvironment",
         "worker": "environments.workers.environment:WorkerEnvironment",
     },
 )

@@ -74,31 +74,35 @@ def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson
 
 def add(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Environment to install: cua-gym-hub, browsergym, gymnasium or cube.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="Environment to install: mobilegym, cua-gym-hub, browsergym, gymnasium or cube."
+        ),
     ],
     overrides: Overrides = None,
     config: ConfigFile = None,
     snapshot: Annotated[
-        Path | None, typer.Option("--from", metavar="DIR", help="Your own checkout of CUA-Gym-Hub.")
+        Path | None, typer.Option("--from", metavar="DIR", help="Your own checkout of MobileGym or CUA-Gym-Hub.")
     ] = None,
     apps: Annotated[
         str | None, typer.Option("--apps", metavar="A,B,C", help="Applications to install; the config's if not given.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Folder for a worker's Python; else the work folder.")
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Folder for a worker's Python or a phone; else the work folder."),
     ] = None,
     python: Annotated[
         str | None, typer.Option("--python", metavar="PATH", help="Python to build it with; searched for if not given.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Install an environment: the config's web applications from a checkout of CUA-Gym-Hub, or a worker's Python."""
+    """Install an environment: a phone or the config's web applications from a checkout, or a worker's Python."""
     from dataclasses import asdict
 
     from apps.process import ANEW, Interrupts
     from environments.webapp.build import build
     from environments.webapp.environment import webapps_of
-    from environments.workers.build import MODULES
+    from environments.workers.build import MOBILEGYM, MODULES
     from schemas.failure import UsageError
 
     Interrupts.kept = ANEW
@@ -106,8 +110,15 @@ def add(
         _refuse(name, {"--from": snapshot, "--apps": apps})
         _add_worker(name, folder, python, as_json)
         return
+    if name == MOBILEGYM.name:
+        _refuse(name, {"--apps": apps})
+        _add_phone(snapshot, folder, python, as_json)
+        return
     if name != "cua-gym-hub":
-        hint = f"There are cua-gym-hub (docs/webapps.md), {', '.join(MODULES)} (docs/sandboxes.md)."
+        hint = (
+            f"There are mobilegym (docs/mobilegym.md), cua-gym-hub (docs/webapps.md), {', '.join(MODULES)} "
+            "(docs/sandboxes.md)."
+        )
         raise UsageError(f"There is no {name!r} to add.", hint)
     _refuse(name, {"--dir": folder, "--python": python})
     if snapshot is None:
@@ -136,6 +147,31 @@ def _add_worker(name: str, folder: Path | None, python: str | None, as_json: boo
         as_json,
         {**asdict(added), "path": str(python_in(to))},
         f"its Python is {python_in(to)}" + ("; name it in `environments.NAME.python`" if folder else ""),
+    )
+
+
+def _add_phone(snapshot: Path | None, folder: Path | None, python: str | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from common.process import home
+    from environments.mobilegym.build import SUITE, build, require_checkout
+    from environments.workers.build import MOBILEGYM, add, python_in
+    from schemas.failure import UsageError
+
+    if snapshot is None:
+        raise UsageError("`--from` is not given.", "Name a checkout of MobileGym: --from DIR.")
+    log = (lambda line: None) if as_json else print_line
+    to = folder.expanduser().absolute() if folder else home() / MOBILEGYM.name
+    venv = home() / "workers" / MOBILEGYM.name
+    require_checkout(snapshot.expanduser().absolute())
+    add(MOBILEGYM, venv, python, log)
+    built = build(snapshot.expanduser().absolute(), to, python_in(venv), log)
+    print_result(
+        as_json,
+        {**asdict(built), "folder": str(to), "config": str(to / SUITE)},
+        f"it is in {to}"
+        + ("; name it in `environments.NAME.folder`" if folder else "")
+        + f"; try --config {to / SUITE}",
     )
 
 

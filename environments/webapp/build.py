@@ -1,4 +1,4 @@
-"""Build applications of CUA-Gym-Hub from the user's snapshot: `npm ci`, then `vite build`, in a copy.
+"""Build web applications from the user's checkout: `npm ci`, then `vite build`, in a copy.
 
 Only the result of the build is kept, since the required modules take a hundred megabytes for each application. This
 project's server implements the applications' contract, so no node process runs with the sandboxes. A complete build is
@@ -21,7 +21,9 @@ from schemas.failure import FlywheelError, UsageError
 LIMIT_S = 900.0
 """Time limit of one program of a build, in seconds."""
 SUFFIX, RECORD, BUILDING = "_mock", "built.json", ".building-"
-LEFT_OUT = shutil.ignore_patterns("node_modules", "dist", ".mock-*", ".git")
+SKIPPED = ("node_modules", "dist", ".git", "mobilegym-data")
+"""Folders of a source that its build does not need."""
+LEFT_OUT = shutil.ignore_patterns(*SKIPPED, ".mock-*")
 INSTALL = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--replace-registry-host=always")
 """Command that installs the versions of the application's lock file from npm's registry, without running scripts of
 packages."""
@@ -72,9 +74,7 @@ def build(snapshot: Path, to: Path, names: Sequence[str], log: Callable[[str], N
     there = sources(snapshot)
     if unknown := sorted(set(names) - there.keys()):
         raise UsageError(f"`--apps`: {snapshot} has no {unknown[0]}.", f"It has {', '.join(there)}.")
-    for program in ("npm", "node"):
-        if shutil.which(program) is None:
-            raise FlywheelError(f"There is no {program}.", "Install Node.js 20 or later, with npm.")
+    require_node()
     to.mkdir(parents=True, exist_ok=True)
     with alone(to, "cua-gym-hub"):
         return _all(snapshot, {name: there[name] for name in names}, to, log)
@@ -104,31 +104,59 @@ def _all(snapshot: Path, wanted: Mapping[str, Path], to: Path, log: Callable[[st
 
 
 def _built(snapshot: Path, source: Path, to: Path, name: str, log: Callable[[str], None]) -> Built:
-    digest, target = _digest(source), to / name
-    known = record_of(target)
+    def arranged(app: Path) -> Path:
+        for notice in ("LICENSE", "NOTICE"):
+            if (snapshot / notice).is_file():
+                shutil.copy(snapshot / notice, app / "dist" / notice)
+        return app / "dist"
+
+    return build_one(name, source, to / name, arranged, log)
+
+
+def build_one(
+    name: str, source: Path, target: Path, arranged: Callable[[Path], Path], log: Callable[[str], None]
+) -> Built:
+    """Builds an application, unless its folder has the build of this source.
+
+    Args:
+        name: its name in the record.
+        source: its source files; they are only read.
+        target: folder of the build, which the caller has locked (`alone`).
+        arranged: gets the folder in which the application was built, with its `dist`; returns the folder to keep.
+        log: is called with a line for each step.
+
+    Raises:
+        FlywheelError: npm is missing, or the build fails.
+    """
+    require_node()
+    digest, known = _digest(source), record_of(target)
     if known is not None and known.source == digest:
         log("  is there already")
         return known
     started = time.monotonic()
-    with _workplace(to / f"{BUILDING}{name}") as place:
+    with _workplace(target.parent / f"{BUILDING}{name}") as place:
         shutil.copytree(source, place / "app", ignore=LEFT_OUT)
         for command in (INSTALL, VITE):
             _run(command, place / "app")
-        dist = place / "app" / "dist"
-        if not (dist / "index.html").is_file():
+        if not (place / "app" / "dist" / "index.html").is_file():
             raise FlywheelError("its build makes no dist/index.html.")
-        for notice in ("LICENSE", "NOTICE"):
-            if (snapshot / notice).is_file():
-                shutil.copy(snapshot / notice, dist / notice)
-        size = sum(path.stat().st_size for path in dist.rglob("*") if path.is_file())
+        kept = arranged(place / "app")
+        size = sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())
         node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
         built = Built(name, digest, round(time.monotonic() - started, 1), size, node)
-        (dist / RECORD).write_text(json.dumps(asdict(built)), "utf-8")
+        (kept / RECORD).write_text(json.dumps(asdict(built)), "utf-8")
         if target.exists():
             target.rename(place / "old")
-        dist.rename(target)
+        kept.rename(target)
     log(f"  {built.seconds:.0f} s, {built.bytes / 1000:.0f} KB")
     return built
+
+
+def require_node() -> None:
+    """Raises FlywheelError if npm or node is missing."""
+    for program in ("npm", "node"):
+        if shutil.which(program) is None:
+            raise FlywheelError(f"There is no {program}.", "Install Node.js 20 or later, with npm.")
 
 
 @contextlib.contextmanager
@@ -150,9 +178,8 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 def _digest(source: Path) -> str:
     found = hashlib.sha256()
-    skipped = {"node_modules", "dist"}
     for path in sorted(path for path in source.rglob("*") if path.is_file()):
         inside = path.relative_to(source)
-        if not skipped & set(inside.parts):
+        if not set(SKIPPED) & set(inside.parts):
             found.update(f"{inside}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
     return found.hexdigest()

@@ -52,6 +52,8 @@ MODULES: Mapping[str, Module] = {
         Module("cube", "cube-standard", (3, 12), (3, 12)),
     )
 }
+MOBILEGYM = Module("mobilegym", "playwright", (3, 11), (3, 13))
+"""Requirements of MobileGym's `bench_env`, which is in the user's checkout; an environment of its own uses them."""
 
 
 @dataclass(frozen=True, slots=True)

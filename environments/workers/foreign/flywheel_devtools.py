@@ -18,7 +18,9 @@ DRAWING_S = 10.0
 """Seconds within which a browser draws a screenshot; the first frames of a new document have none."""
 _HIGH = 10
 """Lowest number of the pipe's descriptors, so that they are not the browser's 3 and 4."""
-_EXEC = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+_EXEC = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
 
 
 class BrowserGone(Exception):
@@ -55,7 +57,12 @@ class Chromium:
     def send(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
         """Sends a command and returns its result; raises BrowserGone, or ScriptError if it is refused."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": params, **({"sessionId": session} if session else {})}
+        message = {
+            "id": self._number,
+            "method": method,
+            "params": params,
+            **({"sessionId": session} if session else {}),
+        }
         content = memoryview(json.dumps(message).encode() + b"\0")
         try:
             while content:
@@ -72,7 +79,9 @@ class Chromium:
 
     def page(self, width: int, height: int) -> "DevtoolsPage":
         """Opens a blank page that has the focus, with a size in pixels."""
-        made = self.send("Target.createTarget", url="about:blank", width=width, height=height, enableBeginFrameControl=True)
+        made = self.send(
+            "Target.createTarget", url="about:blank", width=width, height=height, enableBeginFrameControl=True
+        )
         target = made["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = DevtoolsPage(self, target, session)

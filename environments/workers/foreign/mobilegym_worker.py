@@ -51,9 +51,11 @@ TYPE = """((text) => {
 KEYS = {
     "enter": "__SIM_INPUT__.enter()", "ctrl a": "document.execCommand('selectAll')",
     "backspace": "document.execCommand('delete')", "delete": "document.execCommand('forwardDelete')",
-    "home": "__SIM_INPUT__.home()", "back": "__SIM_INPUT__.back()", "app_switch": "__SIM_INPUT__.recent()",
 }  # fmt: skip
-BUTTONS = {"press_home": "home", "press_back": "back", "navigate_back": "back", "press_recent": "app_switch", "press_enter": "enter"}
+BUTTONS = {
+    "press_home": "__SIM_INPUT__.home()", "press_back": "__SIM_INPUT__.back()", "press_recent": "__SIM_INPUT__.recent()",
+    "press_enter": KEYS["enter"], "navigate_back": "__SIM_INPUT__.back()",
+}  # fmt: skip
 
 
 class Phone:
@@ -177,11 +179,10 @@ class Phone:
             return self.open(action["app_name"])
         if kind == "type":
             return self._type(action["content"])
-        if kind == "hotkey" or kind in BUTTONS:
-            key = BUTTONS.get(kind) or action["key"]
-            if key not in KEYS:
-                raise Refused(f"a phone has no key {key!r}: there are {', '.join(KEYS)}")
-            self._run(f"void {KEYS[key]}")
+        if kind == "hotkey" and action["key"] not in KEYS:
+            raise Refused(f"a phone has no key {action['key']!r}: there are {', '.join(KEYS)}")
+        if script := KEYS[action["key"]] if kind == "hotkey" else BUTTONS.get(kind):
+            self._run(f"void {script}")
         elif kind in GESTURES:
             self._run(f"__clock.during({GESTURES[kind](action)}).then(() => null)")
         elif kind == "wait":
@@ -191,6 +192,11 @@ class Phone:
             raise Refused(f"a phone cannot perform {kind}")
         self.settle(ACTION_MS)
         return None
+
+    @property
+    def submitted(self) -> bool:
+        """Whether the answer sheet was submitted."""
+        return self._run("Boolean(__SIM__.getState().apps?.answer_sheet?.submitted)")
 
     def screenshot(self) -> bytes:
         """Returns the screen as PNG."""
@@ -331,7 +337,7 @@ class MobileGym:
         """Returns the score of a submitted answer sheet, which counts without `finished` too."""
         if self._eval_mode != "grounded" or not getattr(self._task, "answer_fields", None):
             return 0.0
-        if not self._phone._run("Boolean(__SIM__.getState().apps?.answer_sheet?.submitted)"):
+        if not self._phone.submitted:
             return 0.0
         return self._judged(None).get("reward", 0.0)
 
