@@ -1,0 +1,1 @@
+"""Stand in for MobileGym's Python package: the classes that the worker uses, with three tasks of our own."""

@@ -1,0 +1,1 @@
+"""The phone, as tasks see it."""

@@ -1,0 +1,5 @@
+"""Tasks."""
+
+from bench_env.task.registry import TaskRegistry
+
+__all__ = ["TaskRegistry"]
