@@ -53,8 +53,8 @@ KEYS = {
     "backspace": "document.execCommand('delete')", "delete": "document.execCommand('forwardDelete')",
 }  # fmt: skip
 BUTTONS = {
-    "press_home": "__SIM_INPUT__.home()", "press_back": "__SIM_INPUT__.back()", "press_recent": "__SIM_INPUT__.recent()",
-    "press_enter": KEYS["enter"], "navigate_back": "__SIM_INPUT__.back()",
+    "press_home": "__SIM_INPUT__.home()", "press_back": "__SIM_INPUT__.back()", "navigate_back": "__SIM_INPUT__.back()",
+    "press_recent": "__SIM_INPUT__.recent()", "press_enter": KEYS["enter"],
 }  # fmt: skip
 
 
@@ -109,6 +109,7 @@ class Phone:
 
     async def get_state(self, *, required_apps: list[str] | None = None) -> dict[str, Any]:
         """Returns the phone's state; raises RuntimeError if it has none."""
+        state: dict[str, Any] | None = None
         for _ in range(ATTEMPTS):
             state = json.loads(self._run(STATE) or "null")
             if state and "os" in state and set(required_apps or ()) <= state.get("apps", {}).keys():

@@ -4,7 +4,7 @@ import json
 import random
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 LAMPS = Path(__file__).parents[2] / "apps" / "Lights" / "data" / "lamps.json"
 
@@ -17,10 +17,10 @@ def result(success: bool, clean: bool = True, judge_error: str | None = None) ->
 class SwitchOn:
     """One lamp, drawn by the seed, is to be on, and the others as before."""
 
-    templates = ["Switch on the lamp in the {room}."]
-    apps = ["lights"]
+    templates: ClassVar[list[str]] = ["Switch on the lamp in the {room}."]
+    apps: ClassVar[list[str]] = ["lights"]
     difficulty = "L1"
-    answer_fields: list[dict[str, str]] = []
+    answer_fields: ClassVar[list[dict[str, str]]] = []
 
     def __init__(self, _seed: int | None = None) -> None:
         self._seed = _seed
@@ -58,9 +58,9 @@ class SwitchOn:
 class CountLamps(SwitchOn):
     """How many lamps there are, on the answer sheet or as a text."""
 
-    templates = ["How many lamps are there?"]
+    templates: ClassVar[list[str]] = ["How many lamps are there?"]
     difficulty = "L2"
-    answer_fields = [{"type": "number", "label": "Lamps"}]
+    answer_fields: ClassVar[list[dict[str, str]]] = [{"type": "number", "label": "Lamps"}]
 
     def evaluate(self, first: Any, last: Any, answer: str | None) -> Any:
         """Whether it is the right number."""

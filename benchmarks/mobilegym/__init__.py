@@ -1,0 +1,1 @@
+"""Compare our phones with MobileGym's own runner, on scripted solutions of its tasks."""
