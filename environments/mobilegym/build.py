@@ -2,7 +2,7 @@
 
 The build has `dist`, which is served to pages, and `checkout`, which is not: the checkout's Python package `bench_env`
 and the data files that its tasks and judges read. `tasks.json` lists tasks and splits, so that a config can be read
-without MobileGym's Python, and `suite.toml` is a config with all of them.
+without MobileGym's Python, and `mobilegym.toml` is a config with all of them.
 """
 
 import json
@@ -15,7 +15,7 @@ from environments.programs import alone, asked
 from environments.webapp.build import Built, build_one
 from schemas.failure import FlywheelError, UsageError
 
-DIST, CHECKOUT, TASKS, SUITE = "dist", "checkout", "tasks.json", "suite.toml"
+DIST, CHECKOUT, TASKS, SUITE = "dist", "checkout", "tasks.json", "mobilegym.toml"
 SCRIPT = Path(__file__).parents[1] / "workers" / "foreign" / "mobilegym_worker.py"
 LIST_S = 120.0
 """Time limit in seconds for listing the checkout's tasks."""
