@@ -86,6 +86,8 @@
 
   window.__clock = {
     advance: async (ms) => { await turn(); await advance(ms); },
+    /* Let time pass until `end`, or at most `ms`. */
+    until: async (end, ms = end) => { await turn(); await advance(Math.max(0, Math.min(end - now, ms))); },
     /* Called after a frame: returns whether something still moves, and lets a few frames of time pass then. */
     moves: async () => {
       await turn();

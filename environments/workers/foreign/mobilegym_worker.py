@@ -33,12 +33,12 @@ from flywheel_worker import Refused, serve, shown
 WIDTH, HEIGHT = 360, 800
 """The phone's screen in CSS pixels, which are the screenshot's."""
 ORIGIN = "http://phone.localhost"
-ACTION_MS, BOOT_MS, OPEN_MS, WAIT_MS = 1000, 100, 1000, 1000
-"""Milliseconds of the phone's time after an action, while it starts, after an app opened, and of a `wait`."""
+ACTION_MS, OPEN_MS, WAIT_MS, BOOT_MS, TICK_MS = 1000, 1000, 1000, 10_000, 100
+"""Milliseconds of the phone's time: after an action, after an app opened, of a `wait`, of its start, and a short while."""
 LONG_PRESS_MS, SWIPE_MS = 800, 400
 SCROLL_SHARE, EDGE_SHARE = 0.4, 0.1
 """Shares of the screen that a scroll moves, and that it leaves out at each edge."""
-START_S, LOADING_S, MOST_MOVES, ATTEMPTS = 60.0, 5.0, 8, 5
+START_S, LOADING_S, LOADING_POLL_S, MOST_MOVES, ATTEMPTS = 60.0, 5.0, 0.005, 8, 5
 READY = "Boolean(window.__SIM__?.getState && window.__OS__?.openApp && window.__SIM_FS__ && window.__SIM_INPUT__)"
 STATE = """JSON.stringify(__SIM__.getState(), (key, value) =>
   typeof value === 'function' || typeof value === 'symbol' || value instanceof Node || value instanceof Window
@@ -125,7 +125,7 @@ class Phone:
         self._run(f"__clock.during(__SIM__.setState({json.dumps(patch)}, {options})).then(() => null)")
         if reload:
             self._wait_until_ready()
-        self.settle(BOOT_MS)
+        self.settle(TICK_MS)
 
     async def open_app(self, app_name: str, timeout_ms: int = 0, wait_stable: bool = False) -> None:
         """Opens an app by its id or name; ignores an unknown one, as MobileGym does."""
@@ -210,11 +210,12 @@ class Phone:
         self._run(f"__clock.advance({ms})")
         moves, ends = 0, time.monotonic() + LOADING_S
         while moves < MOST_MOVES:
-            self._page.frame()
             if self._browser.loading and time.monotonic() < ends:
-                time.sleep(0.002)
+                time.sleep(LOADING_POLL_S)
                 self._run("0")  # reads what the browser reports about its requests
-            elif self._run("__clock.moves()"):
+                continue
+            self._page.frame()
+            if self._run("__clock.moves()"):
                 moves += 1
             elif not self._browser.loading or time.monotonic() >= ends:
                 break
@@ -232,21 +233,25 @@ class Phone:
         return self._page.run(expression)
 
     def _wait_until_ready(self) -> None:
+        """Waits until the phone's scripts have loaded and it is up, and sets its clock to `BOOT_MS` in any case, so that
+        the time that loading takes does not matter; raises RuntimeError."""
         ends = time.monotonic() + START_S
         while time.monotonic() < ends:
             try:
                 if self._run(READY):
+                    self._run(f"__clock.until({BOOT_MS})")
                     return
-                self.settle(BOOT_MS)
+                self._run(f"window.__SIM_TIME__ && __clock.until({BOOT_MS}, {TICK_MS})")
             except ScriptError:  # the page is between two documents
-                time.sleep(0.01)
+                pass
+            time.sleep(LOADING_POLL_S)
         raise RuntimeError(f"the phone did not start within {START_S:g} s: {ORIGIN} is not a MobileGym build")
 
     def _type(self, text: str) -> str | None:
         for number, line in enumerate(text.split("\n")):
             if number:
                 self._run(f"void {KEYS['enter']}")
-                self.settle(BOOT_MS)
+                self.settle(TICK_MS)
             if line and (why := self._run(f"{TYPE}({json.dumps(line)})")):
                 return str(why)
         self.settle(ACTION_MS)
@@ -315,7 +320,7 @@ class MobileGym:
         self._phone.set_time(fields["time"])
         self._task = task_of(fields["task"], fields["seed"])
         self._first, _ = asyncio.run(Controller.setup(self._phone, self._task, self._eval_mode))
-        self._phone.settle(BOOT_MS)
+        self._phone.settle(TICK_MS)
         return self._answer()
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
