@@ -27,6 +27,7 @@ from schemas.observation import Observation, PastStep
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.measure import measured
+from tasks.promote.promote import roll_back
 from tasks.shared.policies import champion, policies
 from tasks.shared.status import success_of
 from tasks.shared.weights import load_policy
@@ -138,16 +139,21 @@ def tested(config: Config) -> float:
     return found
 
 
-def imitate(config: Config, enough: float = 0.3) -> float:
-    """Trains on the explorer's successes until the policy has enough success, which is returned."""
+def imitate(config: Config, enough: float = 0.3, most: float = 0.9) -> float:
+    """Trains on the explorer's successes until the policy has enough success, but leaves something to learn in groups;
+    returns the success. A training that goes too far is rolled back, and repeated with half of the steps."""
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
     found, steps = success(lake), 4
-    while found < enough:
+    while not enough <= found <= most:
+        if found > most:
+            roll_back(lake, None, "it leaves nothing to learn in groups")
+            found, steps = success(lake), max(1, steps // 2)
         before = found
         flywheel(further(config, steps), iterations=1)
         found = success(lake)
-        steps = 4 if found > before else min(2 * steps, 16)  # the champion stays if success does not rise
+        if found <= before:  # the champion stays
+            steps = min(2 * steps, 16)
     return found
 
 
