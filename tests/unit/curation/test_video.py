@@ -1,12 +1,14 @@
 """Video files are read frame by frame, and frames with times are written as such files."""
 
+import sys
 import wave
 from pathlib import Path
 
 import pytest
 
 from curation.video import VideoRefused, changed_box, facts_of, frames_of, kept, last_before, write_video
-from schemas.failure import UsageError
+from schemas.failure import FlywheelError, UsageError
+from tests.fixtures.sentences import Sentences
 from tests.unit.curation.films import HIGH, MINUTE, WIDE, film, screen
 
 pytest.importorskip("av", reason="the extra video: pip install 'flywheel[video]'")
@@ -83,3 +85,9 @@ def test_only_mp4_and_webm_are_written(tmp_path: Path) -> None:
         write_video(tmp_path / "a.avi", MINUTE, 60.0)
     with pytest.raises(UsageError, match="there are no frames"):
         write_video(tmp_path / "a.mp4", [], 60.0)
+
+
+def test_without_pyav_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, sentence: Sentences) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    with sentence.raises(FlywheelError, "flywheel[video]"):
+        facts_of(Path("a.mp4"))
