@@ -20,7 +20,14 @@ from storage.schema_marker import NAME
 from tasks.running.budget import Spent, spent
 from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.runs import LakeRun, run_named, runs_of
-from tasks.shared.status import IterationStatus, Outcome, iterations, outcomes_of, quoted_by_task, shared_outcomes
+from tasks.shared.status import (
+    EvaluationOutcome,
+    IterationStatus,
+    iterations,
+    outcomes_of,
+    quoted_by_task,
+    shared_outcomes,
+)
 from tasks.shared.trajectories import SHORT_ID
 
 OWN_KEYS = ("lake.", "name")
@@ -36,7 +43,7 @@ class Side:
     """Address of the lake, or id of the run."""
     policy: PolicyVersion | None
     """The lake's champion, or the last policy of the run."""
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[EvaluationOutcome]
     """The policy's outcomes on held-out seeds."""
     curve: list[IterationStatus]
     """The iterations, without the preparation and imports."""
@@ -183,7 +190,7 @@ def _run_side(lake: Lake, budget: BudgetConfig, run: LakeRun) -> Side:
     return Side(run.run_id, row, _outcomes(lake, row), curve, rows, spent(lake, budget, own))
 
 
-def _outcomes(lake: Lake, row: PolicyVersion | None) -> list[Outcome]:
+def _outcomes(lake: Lake, row: PolicyVersion | None) -> list[EvaluationOutcome]:
     return [] if row is None else outcomes_of(lake, row.policy_version)[row.policy_version]
 
 

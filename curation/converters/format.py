@@ -160,6 +160,6 @@ FORMATS: Registry[Format] = Registry(
         "atif": "curation.converters.atif.form:Atif",
         "lerobot": "curation.converters.lerobot:LeRobot",
         "label-studio": "curation.converters.label_studio:LabelStudio",
-        "recording": "curation.converters.recording:Recording",
+        "recording": "curation.converters.recording:RecordingFormat",
     },
 )

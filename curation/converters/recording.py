@@ -58,7 +58,7 @@ PIECE = 1 << 20
 """Bytes of a file that are read at a time."""
 
 
-class _Line(OpenModel):
+class _RecordingLine(OpenModel):
     video: str
     events: str | None = None
     """Name of the event log; if null, the log next to the video, if any. Empty for no log."""
@@ -81,7 +81,7 @@ class _Log:
     screen: tuple[int, int] | None
 
 
-class Recording(Format):
+class RecordingFormat(Format):
     """Screen recordings with event logs."""
 
     name = "recording"
@@ -160,7 +160,7 @@ def _lines(source: ImportSource) -> Iterator[tuple[RecordPlace, Any]]:
 
 
 def _record(value: Any, source: ImportSource, place: RecordPlace) -> Exchanged:
-    line, given = model_of(_Line, value, place), source.recorded
+    line, given = model_of(_RecordingLine, value, place), source.recorded
     file = _file(line.video, source, place, "video")
     try:
         facts = facts_of(file)
@@ -181,7 +181,7 @@ def _record(value: Any, source: ImportSource, place: RecordPlace) -> Exchanged:
     except VideoRefused as error:
         raise RecordRefused(place, "video", f"{line.video}: {error}") from error
     steps = [_step(one, screen) for one, screen in zip(done, shown, strict=False)]
-    extra = {Recording.name: {"license": line.license or given.license, **line.others}}
+    extra = {RecordingFormat.name: {"license": line.license or given.license, **line.others}}
     recorded = Recorded(
         source=source.named(file),
         sha256=_sha256(file),
@@ -210,7 +210,7 @@ def _step(done: TimedActions, screen: Picture) -> ExchangedStep:
     error = None if done.actions else "the event log has no action here"
     held = {"second": round(done.begin_s, 3), **turned}
     return ExchangedStep(
-        screen, done.thought, done.actions, done.text, error, extra={Recording.name: held}, began_s=done.begin_s
+        screen, done.thought, done.actions, done.text, error, extra={RecordingFormat.name: held}, began_s=done.begin_s
     )
 
 
@@ -257,7 +257,7 @@ def _file(name: str, source: ImportSource, place: RecordPlace, field: str) -> Pa
     raise RecordRefused(place, field, f"there is no file {name[:200]!r} in {source.folder}: name it from there")
 
 
-def _log_of(line: _Line, video: Path, source: ImportSource, place: RecordPlace) -> _Log | None:
+def _log_of(line: _RecordingLine, video: Path, source: ImportSource, place: RecordPlace) -> _Log | None:
     """Return the event log of a recording; None without one."""
     if line.events is not None:
         file = _file(line.events, source, place, "events") if line.events else None

@@ -72,7 +72,7 @@ class Film:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClipQuestion:
     """A question about a clip, with its answer."""
 
     question: str
@@ -116,7 +116,7 @@ def clips(film: Film, clip_s: float) -> list[tuple[float, float]]:
     return found
 
 
-def changed(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[Asked]:
+def changed(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[ClipQuestion]:
     """Ask what changed between two times, sometimes of one frame."""
     for number, (begin, end) in enumerate(windows):
         still = list(pairwise([begin, *(second for second, _, _ in film.changes(begin, end)), end]))
@@ -126,10 +126,10 @@ def changed(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[Aske
             if found := _between(film, one, other):
                 answer, author = found
                 question = f"What changed between {one - begin:.1f} s and {other - begin:.1f} s?"
-                yield Asked(question, answer, begin, end, author)
+                yield ClipQuestion(question, answer, begin, end, author)
 
 
-def order(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[Asked]:
+def order(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[ClipQuestion]:
     """Ask in what order actions happened, or parts of the screen changed."""
     for number, (begin, end) in enumerate(windows):
         happened, author = film.happened(begin, end), "play"
@@ -143,23 +143,27 @@ def order(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[Asked]
         named = sorted(known, key=lambda one: film.pick(f"order {number} {one[1]}", 1 << 30))
         letters = {words: LETTERS[place] for place, (_, words) in enumerate(named)}
         listed = "; ".join(f"{letters[words]}: {words}" for _, words in named)
-        yield Asked(f"{what} {listed}.", f"{', '.join(letters[words] for _, words in known)}.", begin, end, author)
+        yield ClipQuestion(
+            f"{what} {listed}.", f"{', '.join(letters[words] for _, words in known)}.", begin, end, author
+        )
 
 
-def when(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[Asked]:
+def when(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[ClipQuestion]:
     """Ask when the screen changes, in clips with one change."""
     for begin, end in windows:
         if len(found := film.changes(begin, end)) == 1:
-            yield Asked("When does the screen change?", f"At {found[0][0] - begin:.1f} s.", begin, end, "pixels")
+            yield ClipQuestion("When does the screen change?", f"At {found[0][0] - begin:.1f} s.", begin, end, "pixels")
 
 
-def done(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[Asked]:
+def done(film: Film, windows: Sequence[tuple[float, float]]) -> Iterator[ClipQuestion]:
     """Ask which actions happened in a clip."""
     for begin, end in windows:
         happened = film.happened(begin, end)
         if 0 < len(happened) <= MOST_EVENTS:
             listed = ", then ".join(words for _, words in happened)
-            yield Asked("What did the user do, in order?", f"{listed[0].upper()}{listed[1:]}.", begin, end, "play")
+            yield ClipQuestion(
+                "What did the user do, in order?", f"{listed[0].upper()}{listed[1:]}.", begin, end, "play"
+            )
 
 
 def in_words(step: Step) -> str:
@@ -216,7 +220,7 @@ def _place(box: Box | None) -> str:
     return at(Element("", "", box, False)).strip().partition(" ")[2]
 
 
-def _row(film: Film, one: Asked, number: int, now: datetime) -> Annotation:
+def _row(film: Film, one: ClipQuestion, number: int, now: datetime) -> Annotation:
     recording = film.recording
     name = f"{recording.recording_id}|video|{number}"
     return Annotation(

@@ -28,7 +28,7 @@ BY_MODEL_TYPE = {
 }
 """Form of a video in the prompt, by `model_type` of a checkpoint's `config.json`."""
 FPS = 2.0
-"""Sampled frames per second, if the files state none: the value of qwen-vl-utils and of Qwen3-VL's processor."""
+"""SampledClip frames per second, if the files state none: the value of qwen-vl-utils and of Qwen3-VL's processor."""
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _HALF = (0.5, 0.5, 0.5)
 _USUAL: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledClip:
     """The frames of a clip that a checkpoint sees."""
 
     frames: tuple[int, ...]
@@ -96,7 +96,7 @@ class VideoRule:
     """Minimum area in pixels, of a frame, or of all frames if `stamped`."""
     most: int
     fps: float
-    """Sampled frames per second."""
+    """SampledClip frames per second."""
     min_frames: int
     max_frames: int
     capped: bool
@@ -107,7 +107,7 @@ class VideoRule:
     """Mean of each colour that is subtracted, in [0, 1]."""
     std: tuple[float, ...]
 
-    def sampled(self, clip: Clip) -> Sampled:
+    def sampled(self, clip: Clip) -> SampledClip:
         """Samples the frames of a clip, and computes their size, as the processor does.
 
         Raises:
@@ -126,13 +126,13 @@ class VideoRule:
         grids = [whole[at : at + self.temporal] for at in range(0, len(whole), self.temporal)]
         times = tuple((grid[0] / clip.rate + grid[-1] / clip.rate) / 2 for grid in grids)
         grid = len(grids), high // self.patch, wide // self.patch
-        return Sampled(tuple(whole), grid, (wide, high), times, self.temporal / between)
+        return SampledClip(tuple(whole), grid, (wide, high), times, self.temporal / between)
 
-    def tokens_of(self, sampled: Sampled) -> int:
+    def tokens_of(self, sampled: SampledClip) -> int:
         """Counts the tokens of one grid."""
         return sampled.grid[1] * sampled.grid[2] // self.merge**2
 
-    def text(self, sampled: Sampled, video: str, begin: str, end: str) -> str:
+    def text(self, sampled: SampledClip, video: str, begin: str, end: str) -> str:
         """Writes what replaces the placeholder of a video in a chat.
 
         Args:

@@ -117,8 +117,8 @@ def success_of(lake: Lake, version: str) -> PolicySuccess | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Outcome of an actor on a held-out seed of a task, without environment failures."""
+class EvaluationOutcome:
+    """EvaluationOutcome of an actor on a held-out seed of a task, without environment failures."""
 
     actor: str
     """Version of a policy, or `explorer`."""
@@ -131,15 +131,15 @@ class Outcome:
     """Whether the actor's success is stated for this seed (`storage/queries/views/evaluation_outcomes.sql`)."""
 
 
-def outcomes_of(lake: Lake, *actors: str) -> dict[str, list[Outcome]]:
+def outcomes_of(lake: Lake, *actors: str) -> dict[str, list[EvaluationOutcome]]:
     """Return the outcomes of policies, or of `explorer`, by actor."""
-    found: dict[str, list[Outcome]] = {actor: [] for actor in actors}
-    for one in answers(lake, Outcome, "outcomes", actors=list(actors)):
+    found: dict[str, list[EvaluationOutcome]] = {actor: [] for actor in actors}
+    for one in answers(lake, EvaluationOutcome, "outcomes", actors=list(actors)):
         found[one.actor].append(one)
     return found
 
 
-def quoted_by_task(outcomes: Iterable[Outcome]) -> dict[str, tuple[int, int]]:
+def quoted_by_task(outcomes: Iterable[EvaluationOutcome]) -> dict[str, tuple[int, int]]:
     """Return successes and trials by task, on the seeds that success is stated for."""
     found: dict[str, tuple[int, int]] = {}
     for one in outcomes:
@@ -153,7 +153,9 @@ Shared = tuple[dict[tuple[str, int], bool], dict[tuple[str, int], bool]]
 """Success of two actors by task and seed."""
 
 
-def shared_outcomes(a: Iterable[Outcome], b: Iterable[Outcome], suites: Iterable[str] = ("suite",)) -> Shared:
+def shared_outcomes(
+    a: Iterable[EvaluationOutcome], b: Iterable[EvaluationOutcome], suites: Iterable[str] = ("suite",)
+) -> Shared:
     """Return the success of two actors on the tasks and seeds of both, by which they are compared.
 
     In each suite, these are test seeds if both were measured on some, else validation seeds.

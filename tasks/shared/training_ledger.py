@@ -20,7 +20,7 @@ from schemas.tables.policy import PolicyVersion
 from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.shared.policies import policies
-from tasks.shared.status import Outcome, outcomes_of, shared_outcomes
+from tasks.shared.status import EvaluationOutcome, outcomes_of, shared_outcomes
 
 NEEDED = {"reviews", "trajectories", "steps", "verdicts", "annotations"}
 """Tables whose versions a policy must pin, so that the decisions that it learned from are known."""
@@ -135,7 +135,7 @@ def _learned(
     row: PolicyVersion,
     rows: Mapping[str, PolicyVersion],
     read: Mapping[str, Sequence[UsedDecision]],
-    won: Mapping[str, Sequence[Outcome]],
+    won: Mapping[str, Sequence[EvaluationOutcome]],
 ) -> LearnedWorth:
     parent = row.parent or ""
     while (above := rows.get(parent)) and above.kind == "intermediate":

@@ -34,7 +34,7 @@ WIDTH, HEIGHT = 360, 800
 """The phone's screen in CSS pixels, which are the screenshot's."""
 ORIGIN = "http://phone.localhost"
 ACTION_MS, OPEN_MS, WAIT_MS, BOOT_MS, TICK_MS = 1000, 1000, 1000, 10_000, 100
-"""Milliseconds of the phone's time: after an action, after an app opened, of a `wait`, of its start, and a short while."""
+"""Milliseconds of the phone's time: after an action, after an app opened, of a `wait`, of its start, a short while."""
 LONG_PRESS_MS, SWIPE_MS = 800, 400
 SCROLL_SHARE, EDGE_SHARE = 0.4, 0.1
 """Shares of the screen that a scroll moves, and that it leaves out at each edge."""
@@ -233,8 +233,8 @@ class Phone:
         return self._page.run(expression)
 
     def _wait_until_ready(self) -> None:
-        """Waits until the phone's scripts have loaded and it is up, and sets its clock to `BOOT_MS` in any case, so that
-        the time that loading takes does not matter; raises RuntimeError."""
+        """Waits until the phone's scripts have loaded and it is up, and sets its clock to `BOOT_MS` in any case, so
+        that the time that loading takes does not matter; raises RuntimeError."""
         ends = time.monotonic() + START_S
         while time.monotonic() < ends:
             try:
@@ -387,7 +387,7 @@ def listed(checkout: str) -> dict[str, Any]:
     return {"tasks": tasks, "splits": {name: sorted(resolve_split(name)) for name in list_splits()}}
 
 
-class _Files(http.server.SimpleHTTPRequestHandler):
+class _PhoneFiles(http.server.SimpleHTTPRequestHandler):
     """Serves the phone's files; a missing one is the phone itself, as with Vite's own server."""
 
     protocol_version = "HTTP/1.1"
@@ -415,7 +415,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 def _served(folder: Path) -> int:
     """Serves a folder on this machine, and returns the port."""
-    server = _Server(("127.0.0.1", 0), functools.partial(_Files, directory=str(folder)))
+    server = _Server(("127.0.0.1", 0), functools.partial(_PhoneFiles, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_address[1]
 

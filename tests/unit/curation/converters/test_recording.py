@@ -10,7 +10,7 @@ import pytest
 from common.picture import png_of, rgb_of
 from curation.converters.exchanged import Exchanged, ExchangedStep, Picture, RecordRefused
 from curation.converters.files import ImportSource, RecordedAs, Target
-from curation.converters.recording import Recording
+from curation.converters.recording import RecordingFormat
 from curation.video import changed_box, frames_of
 from schemas.action import Click, Finished, Scroll, Type
 from schemas.config.curating import VideoConfig
@@ -23,7 +23,7 @@ GIVEN = RecordedAs("Say hi.", "cc-by-4.0")
 
 
 def read(path: Path, given: RecordedAs = GIVEN) -> list[Exchanged | RecordRefused]:
-    return [found for _, found in Recording().read(ImportSource(path, recorded=given))]
+    return [found for _, found in RecordingFormat().read(ImportSource(path, recorded=given))]
 
 
 def one(path: Path, given: RecordedAs = GIVEN) -> Exchanged:
@@ -165,7 +165,7 @@ def test_an_exported_trajectory_is_a_recording_with_its_times_and_comes_back(tmp
         ExchangedStep(picture("blue"), "", (Type(content="a"), Click(x=0.1, y=0.1)), shown_s=2.0, began_s=4.0),
         ExchangedStep(picture("green"), "", (Finished(),), shown_s=4.5, began_s=6.0),
     )
-    Recording().export([Exchanged("a", "Do it.", steps, True)], Target(tmp_path))
+    RecordingFormat().export([Exchanged("a", "Do it.", steps, True)], Target(tmp_path))
     seconds = [round(shot.second, 2) for shot in frames_of(tmp_path / "00000.mp4")]
     assert seconds[:3] == [0.0, 2.0, 4.5] and seconds[-1] == pytest.approx(7.0, abs=0.01)
     found = one(tmp_path, RecordedAs())
