@@ -34,7 +34,7 @@ WIDTH, HEIGHT = 360, 800
 """The phone's screen in CSS pixels, which are the screenshot's."""
 ORIGIN = "http://phone.localhost"
 ACTION_MS, OPEN_MS, WAIT_MS, BOOT_MS, TICK_MS = 1000, 1000, 1000, 10_000, 100
-"""Milliseconds of the phone's time: after an action, after an app opened, of a `wait`, of its start, a short while."""
+"""Milliseconds of the phone's time: after an action, after an app opened, of a `wait`, of its start, and a moment."""
 LONG_PRESS_MS, SWIPE_MS = 800, 400
 SCROLL_SHARE, EDGE_SHARE = 0.4, 0.1
 """Shares of the screen that a scroll moves, and that it leaves out at each edge."""
@@ -233,8 +233,8 @@ class Phone:
         return self._page.run(expression)
 
     def _wait_until_ready(self) -> None:
-        """Waits until the phone's scripts have loaded and it is up, and sets its clock to `BOOT_MS` in any case, so
-        that the time that loading takes does not matter; raises RuntimeError."""
+        """Waits until the phone has started, and sets its clock to `BOOT_MS`, however long loading took; raises
+        RuntimeError."""
         ends = time.monotonic() + START_S
         while time.monotonic() < ends:
             try:
