@@ -42,6 +42,11 @@ FIXED = """(() => {
   };
 })()"""
 SCREEN_DELAY_S = 2.0
+DRAWING = (
+    "--disable-gpu", "--disable-checker-imaging", "--disable-partial-raster", "--disable-lcd-text", "--hide-scrollbars",
+    "--font-render-hinting=none", "--force-color-profile=srgb", "--force-device-scale-factor=1",
+)  # fmt: skip
+"""Those of our browser's flags that decide how text and pictures are drawn."""
 ORDER: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
 SCREENS: dict[str, list[str]] = {}
 
@@ -101,10 +106,7 @@ def prepare() -> None:
 
     def launched(*parts: Any, **named: Any) -> dict[str, Any]:
         given = launch(*parts, **named)
-        more = [
-            one for one in os.environ["FLYWHEEL_BROWSER_FLAGS"].split() if "frame" not in one and "debug" not in one
-        ]
-        flags = [*given["args"], "--no-sandbox", *(more if ORDER["screens"] else ())]
+        flags = [*given["args"], "--no-sandbox", *(DRAWING if ORDER["screens"] else ())]
         return {**given, "executable_path": os.environ["FLYWHEEL_BROWSER"], "args": flags}
 
     async def fixed(context: Any) -> None:

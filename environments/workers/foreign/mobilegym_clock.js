@@ -2,7 +2,7 @@
    depends only on the task, the seed and the actions. Everything is under `__clock`. */
 ((epoch) => {
   "use strict";
-  const FRAME_MS = 16, IDLE_MS = 50, PICTURES_MS = 1000, MOST_TIMERS = 20000;
+  const FRAME_MS = 16, IDLE_MS = 50, PICTURES_MS = 5000, MOST_TIMERS = 20000;
   const realTimeout = window.setTimeout.bind(window);
   const RealDate = Date, timers = new Map();
   let now = 0, nextId = 1;

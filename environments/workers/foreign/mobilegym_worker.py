@@ -32,7 +32,7 @@ from flywheel_worker import Refused, serve, shown
 
 WIDTH, HEIGHT = 360, 800
 """The phone's screen in CSS pixels, which are the screenshot's."""
-ORIGIN = "http://phone.localhost"
+ORIGIN, EMPTY = "http://phone.localhost", "/flywheel-empty"
 ACTION_MS, OPEN_MS, WAIT_MS, BOOT_MS, TICK_MS = 1000, 1000, 1000, 10_000, 100
 """Milliseconds of the phone's time: after an action, after an app opened, of a `wait`, of its start, and a moment."""
 LONG_PRESS_MS, SWIPE_MS = 800, 400
@@ -76,6 +76,7 @@ class Phone:
         self._browser, self._agent, self.stopwatch = browser, agent, stopwatch
         self._apps = {**{one: one for one in apps.values()}, **{name.lower(): one for name, one in apps.items()}}
         self._page: DevtoolsPage | None = None
+        self._keeper: DevtoolsPage | None = None
         self._epoch_ms = 0
         self._clock = Path(__file__).with_name("mobilegym_clock.js").read_text().rstrip()
         self.agent_answer: str | None = None
@@ -93,6 +94,7 @@ class Phone:
     async def reset(self, app_ids: list[str] | None = None) -> None:
         """Starts the phone anew, with the data of some apps or of all."""
         self.close()
+        self._keep_process()
         self._page = page = self._browser.page(WIDTH, HEIGHT)
         page.send("Storage.clearDataForOrigin", origin=ORIGIN, storageTypes="all")
         page.send("Network.enable")
@@ -147,11 +149,11 @@ class Phone:
         return self._run("__OS__.getAppRoute?.() ?? null") or {}
 
     async def get_observation(self) -> Any:
-        """Returns the phone's screen, route and state."""
+        """Returns the phone's route and state, for the judges; none of them looks at the screen."""
         from bench_env.env.base import Observation
 
         route, state = await self.get_route(), await self.get_state()
-        return Observation(screenshot_bytes=self.screenshot(), route=route, state=state)
+        return Observation(route=route, state=state)
 
     async def evaluate(self, expression: str, argument: Any = None) -> Any:
         """Returns the value of a script, or of a function with one argument, as Playwright's `evaluate` does."""
@@ -227,6 +229,13 @@ class Phone:
         if page is not None:
             page.close()
         self._browser.loading.clear()
+
+    def _keep_process(self) -> None:
+        """Opens an empty page of the phone's site, once, so that all phones run in one process, whose compiled scripts
+        stay."""
+        if self._keeper is None:
+            self._keeper = self._browser.page(WIDTH, HEIGHT)
+            self._keeper.send("Page.navigate", url=ORIGIN + EMPTY)
 
     def _run(self, expression: str) -> Any:
         assert self._page is not None
@@ -305,7 +314,11 @@ class MobileGym:
         from bench_env.env.stopwatch import StopWatch
 
         port = _served(folder / "dist")
-        flags = [*os.environ["FLYWHEEL_BROWSER_FLAGS"].split(), f"--host-resolver-rules={_rules(port)}"]
+        flags = [
+            *os.environ["FLYWHEEL_BROWSER_FLAGS"].split(),
+            f"--host-resolver-rules={_rules(port)}",
+            "--process-per-site",
+        ]
         browser = Chromium(os.environ["FLYWHEEL_BROWSER"], flags, tempfile.mkdtemp(prefix="profile-"))
         self._phone = Phone(browser, MobileGymEnv.MOBILE_USER_AGENT, dict(MobileGymEnv.APP_NAME_MAP), StopWatch())
         self._task: Any = None
@@ -396,6 +409,16 @@ class _PhoneFiles(http.server.SimpleHTTPRequestHandler):
         """Returns the file of an address."""
         found = super().translate_path(path)
         return found if Path(found).is_file() else str(Path(self.directory) / "index.html")
+
+    def do_GET(self) -> None:
+        """Answers a request; the empty page is no file of the phone."""
+        if self.path != EMPTY:
+            super().do_GET()
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def end_headers(self) -> None:
         """Lets the browser keep every file, since a build does not change."""
