@@ -11,7 +11,17 @@ from schemas.config import Config, config_of
 from storage.lake import Lake
 from tasks.shared.policies import champion, policy_row
 from tests.flows.methods.test_group_flow import sometimes
-from tests.tiny_qwen import AGREES, POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, success, tested
+from tests.tiny_qwen import (
+    AGREES,
+    POLICY,
+    build_tiny_qwen,
+    imitate,
+    improve,
+    in_groups,
+    learning,
+    on_test_seeds,
+    success,
+)
 
 KINDS = ("qwen3_5", "qwen3_5_moe")
 CASES = {
@@ -44,7 +54,7 @@ def test_a_random_model_learns_from_the_explorer_and_then_in_groups_of_its_own(
     for row in trained:
         metrics = json.loads(row.metrics)
         assert metrics["informative"] >= 1 and metrics["moved"] > 0 and 0 < metrics["mismatch_most"] < AGREES
-    assert tested(config) >= 0.7
+    assert on_test_seeds(config) >= 0.7
 
 
 @pytest.mark.nightly

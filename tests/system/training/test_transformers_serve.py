@@ -13,7 +13,7 @@ from storage.lake import Lake
 from tasks.shared.policies import champion, policy_row
 from tests.flows.conftest import all_forked, prefect_server, small  # noqa: F401  (pytest finds fixtures by their names)
 from tests.flows.methods.test_group_flow import sometimes
-from tests.tiny_qwen import POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, success, tested
+from tests.tiny_qwen import POLICY, build_tiny_qwen, imitate, improve, in_groups, learning, on_test_seeds, success
 
 WHOLE = {
     "start_anchor": "<|im_start|>assistant\n",
@@ -89,4 +89,4 @@ def test_a_policy_behind_transformers_serve_gets_better_in_groups_on_folded_prom
         assert all(one["token_ids"] is None for one in steps)  # the server's
         assert max(one["step"] for one in steps) >= POLICY["live_images"]  # behind a fold
         assert max(len(one["actions"]) for one in steps) == (2 if pointing else 1)
-    assert tested(config) >= 0.7
+    assert on_test_seeds(config) >= 0.7
