@@ -64,7 +64,7 @@ class Phone:
     Its methods are asynchronous as the tasks' are, but block.
 
     Args:
-        browser: the browser, whose only page is the phone.
+        browser: the browser, which has no other phone.
         agent: user agent of the phone.
         apps: ids of apps by their names.
         stopwatch: measures the phases of a task's setup.
