@@ -35,7 +35,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     assert (code, err) == (0, "")
     assert set(found) == {
         "lake", "champion", "champion_success", "iterations", "current", "people", "paused", "decisions", "overridden",
-        "failing", "imported", "runs", "proposals",
+        "failing", "imported", "runs", "proposals", "candidates",
     }  # fmt: skip
     assert found["imported"] == 0
     assert found["current"] == {"running": False, "iteration": 2, "stage": "collect"}
