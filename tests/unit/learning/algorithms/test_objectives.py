@@ -25,8 +25,8 @@ from learning.trainer import train
 from models.policy import Context
 from models.random_vlm import KINDS
 from models.safe import require_servable
-from models.sampling import choose
-from models.serving import local
+from models.sampling import choose_drawn
+from models.serving import rows
 from models.tiny.layout import CRITIC, read_config
 from models.vlm import VlmPolicy
 from schemas.config.training import GroupConfig, PpoConfig
@@ -109,11 +109,11 @@ def test_the_placeholder_of_a_screen_that_was_drawn_is_a_token_like_any_other(
     order = iter(range(1_000))
 
     def forced(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        drawn, shares = choose(*given)
+        drawn, shares = choose_drawn(*given)
         at = next(order)
         return (torch.full_like(drawn, marks[at // 3 % 3]) if at % 3 == 1 else drawn), shares
 
-    monkeypatch.setattr(local, "choose", forced)
+    monkeypatch.setattr(rows, "choose_drawn", forced)
     plan = job(tmp_path, kind, "grpo", group=GroupConfig(most_mismatch=1e-3))
     drawn = read_rollouts(plan.samples)
     assert {token for one in drawn for token in one.token_ids} >= set(marks)
