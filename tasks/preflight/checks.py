@@ -209,7 +209,7 @@ def require_descent(config: Config, lake: Lake) -> None:
 
 
 def _own_config(origin: PolicyVersion, config: Config) -> str:
-    """Return the begin of a hint: the config that made a policy, if its name is not the name of the current config."""
+    """Return the beginning of a hint, which names the config that made a policy; empty if it is the current config."""
     name = json.loads(origin.config).get("name", config.name)
     return "" if name == config.name else f"Take the config named {name} with --config. "
 
