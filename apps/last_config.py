@@ -61,7 +61,13 @@ def last_config() -> str | None:
 
 
 def _known() -> dict[str, dict[str, str]]:
+    """Returns the records; none if the file is unreadable, and only those of this form."""
     try:
-        return json.loads((home() / FILE).read_text())
+        held = json.loads((home() / FILE).read_text())
     except (OSError, ValueError):
         return {}
+    return {
+        folder: one
+        for folder, one in (held.items() if isinstance(held, dict) else ())
+        if isinstance(one, dict) and all(isinstance(one.get(name), str) for name in ("config", "lake"))
+    }

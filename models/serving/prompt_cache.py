@@ -69,7 +69,8 @@ class Prefixes:
     """Cache of prompts, up to a bound.
 
     Args:
-        most_bytes: the bound that `trim` enforces; the least recently used prompts are dropped first.
+        most_bytes: the bound that `trim` enforces; the least recently used prompts are dropped first. A state that
+            prompts share counts for each of them.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -81,7 +82,7 @@ class Prefixes:
         return len(self._kept)
 
     def longest(self, prompt: Prompt) -> tuple[PromptCache | None, int]:
-        """Finds the known prompt with the longest common beginning, and marks it as used.
+        """Finds the known prompt of which the most is usable, and marks it as used.
 
         Returns:
             What is usable of it, or None; and the number of common tokens, 0 if no known prompt shares the first token.
@@ -89,12 +90,14 @@ class Prefixes:
         # among sorted prompts, one of the two neighbours shares the longest prefix with this prompt
         place = bisect_left(self._sorted, prompt)
         neighbours = self._sorted[max(0, place - 1) : place + 1]
-        nearest = max(neighbours, key=lambda other: common(other, prompt), default=())
-        shared = common(nearest, prompt)
+        found = [(self._kept[other].first(common(other, prompt)), other) for other in neighbours]
+        shared = max((common(other, prompt) for other in neighbours), default=0)
         if not shared:
             return None, 0
+        # a neighbour with fewer common tokens may have a later state
+        usable, nearest = max(found, key=lambda one: (one[0].tokens if one[0] else 0, common(one[1], prompt)))
         self._kept.move_to_end(nearest)
-        return self._kept[nearest].first(shared), shared
+        return usable, shared
 
     def keep(self, prompt: Prompt, cache: PromptCache) -> None:
         """Keeps a prompt and drops a kept prefix of it; does nothing if it is a prefix of a kept one."""

@@ -31,8 +31,8 @@ _FEW = 200
 """Maximum number of trajectories that the query of decisions looks up one by one, before it sorts the decisions."""
 Run = Callable[..., pa.Table]
 """Runs a query of a session (`storage.catalog.session`)."""
-MAX_TEXT = 50_000
-"""Maximum characters of a text to find. The search compiles the text; its limit is below 200,000 characters."""
+MAX_TEXT = 1_000
+"""Maximum characters of a text to find. The search compiles the text; its time grows faster than the text."""
 
 
 @dataclass(frozen=True, slots=True)

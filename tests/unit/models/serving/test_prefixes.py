@@ -73,3 +73,12 @@ def test_a_prompt_keeps_its_first_state_and_its_last_ones() -> None:
     assert [found(kept, (*prompt[:at], 99)) for at in (1, 5, 9, 11)] == [(1,), (1,), prompt[:9], prompt]
     kept.keep(prompt[:4], layers(prompt[:4], 4))
     assert kept.held == 11 * 8 + MOST_STATES * 8, "the bound holds for states that come later"
+
+
+def test_the_neighbour_with_the_later_state_is_continued() -> None:
+    kept = Prefixes(10**9)
+    kept.keep((5, 5, 5, 5, 9), layers((5, 5, 5, 5, 9), 4, 5))
+    kept.keep((5, 5, 5, 5, 5, 5), layers((5, 5, 5, 5, 5, 5), 2, 6))
+    kept._kept[(5, 5, 5, 5, 5, 5)].states.pop(4, None)  # as if it had been dropped for later ones
+    known, shared = kept.longest((5, 5, 5, 5, 5, 7))
+    assert known is not None and (known.tokens, shared) == (4, 5)
