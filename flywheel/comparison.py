@@ -91,9 +91,17 @@ class HistoryComparison:
 
     @property
     def tasks(self) -> dict[str, Both]:
-        """The policies' success by task, the largest change first; None for a task that only one was measured on."""
+        """The policies' success by task, the largest change first; None for a task that only one was measured on.
+
+        A task of both has the seeds of both, test seeds if there are some; a task of one has its own seeds.
+        """
         a, b = self.a.tasks, self.b.tasks
-        both = {task: (a.get(task), b.get(task)) for task in a.keys() | b.keys()}
+        both: dict[str, Both] = {task: (a.get(task), b.get(task)) for task in a.keys() | b.keys()}
+        for task in a.keys() & b.keys():
+            mine, theirs = ([one for one in side.outcomes if one.task_id == task] for side in (self.a, self.b))
+            one, two = shared_outcomes(mine, theirs, SUITES)
+            if one:
+                both[task] = sum(one.values()) / len(one), sum(two.values()) / len(two)
         change = {task: abs((two or 0.0) - (one or 0.0)) for task, (one, two) in both.items()}
         return dict(sorted(both.items(), key=lambda it: (-change[it[0]], it[0])))
 

@@ -23,8 +23,9 @@ MAX_BYTES = 512 << 20
 _THREADS = 4
 _RECORDED = "[instruction, failure_reason]"
 _STEP = """[thought, action_error] || list_transform(actions, lambda action:
-    if(json_valid(action), array_to_string(json_extract_string(action, '$..*'), ' '), action))"""
-"""The values of an action as they were typed. Its stored JSON also has names of fields, and escapes characters."""
+    if(json_valid(action), array_to_string(json_extract_string(action, '$..*'), chr(31)), action))"""
+"""The values of an action as they were typed; lists and objects as JSON. Stored actions also have names of fields, and
+escape characters. A control character is between the values, so that no text is found across two of them."""
 TEXTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "trajectories": (("instruction", "failure_reason"), _RECORDED),
     "evaluation_trajectories": (("instruction", "failure_reason"), _RECORDED),

@@ -118,7 +118,7 @@ def success_of(lake: Lake, version: str) -> PolicySuccess | None:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOutcome:
-    """EvaluationOutcome of an actor on a held-out seed of a task, without environment failures."""
+    """Outcome of an actor on a held-out seed of a task, without environment failures."""
 
     actor: str
     """Version of a policy, or `explorer`."""

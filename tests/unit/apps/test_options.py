@@ -121,6 +121,19 @@ def test_a_run_with_the_default_config_ends_the_record_of_an_earlier_one(
     assert last_config.last_config() is None
 
 
+@pytest.mark.parametrize("held", ['["x"]', "{", '{"FOLDER": {"config": "smoke"}}', '{"FOLDER": 3}', '{"FOLDER": null}'])
+def test_a_record_of_another_form_is_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / last_config.FILE).write_text(held.replace("FOLDER", str(tmp_path)))
+    lake = load_config("smoke").lake
+    Lake.open(lake)
+    assert last_config.last_config() is None
+    last_config.record(Path("smoke"), lake)
+    assert last_config.last_config() == "smoke"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "offered"), [("flywheel sta", "status"), ("flywheel retrain --", "--like")])
 def test_a_shell_completes_verbs_and_options(words: str, offered: str) -> None:

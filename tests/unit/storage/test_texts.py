@@ -48,5 +48,11 @@ def test_an_action_that_is_no_json_is_searched_as_it_is(lake: Lake, row: Rows) -
     assert found(TextIndex(), lake, "k(h") == {"a"}
 
 
+def test_no_text_is_found_across_two_values_of_an_action(lake: Lake, row: Rows) -> None:
+    lake.append("steps", [row("steps", trajectory_id="a", actions=['{"type":"click","x":0.5,"y":0.25}'], thought="a")])
+    assert found(TextIndex(), lake, "0.25") == {"a"}
+    assert found(TextIndex(), lake, "0.5 0.25") == set() == found(TextIndex(), lake, " ")
+
+
 def test_a_table_that_does_not_exist_holds_no_text(lake: Lake) -> None:
     assert found(TextIndex(), lake, "a") == set()

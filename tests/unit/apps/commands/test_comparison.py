@@ -14,15 +14,16 @@ from apps.commands.status import show_status, status_of
 from apps.commands.task_lineage import lineage_of_task
 from apps.desk.app import make_app as make_site
 from apps.report.gather import gather
-from flywheel.comparison import compare_lakes, compare_runs, is_lake
+from flywheel.comparison import HistoryComparison, Side, compare_lakes, compare_runs, is_lake
 from flywheel.difference import difference_of
 from flywheel.lake import OpenLake
 from schemas.config.operations import BudgetConfig
 from schemas.failure import UsageError
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.running.budget import Spent
 from tasks.shared.runs import run_named, runs_of
-from tasks.shared.status import outcomes_of, quoted_by_task, success_of
+from tasks.shared.status import EvaluationOutcome, outcomes_of, quoted_by_task, success_of
 from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place
 
@@ -190,6 +191,20 @@ def test_policies_are_paired_on_validation_seeds_where_one_has_no_test_seeds(run
     runs.lake.append("evaluations", tested)
     found = compare_runs(runs.lake, BudgetConfig(), FIRST, SECOND)
     assert (found.success.mean, found.success.n) == (pytest.approx(-0.75), 16)
+
+
+def test_the_rows_of_tasks_compare_the_same_seeds() -> None:
+    """A has test seeds of both tasks; B has one of `t` alone, and validation seeds of both, on which they agree."""
+
+    def side(actor: str, seeds: dict[tuple[str, int], bool]) -> Side:
+        rows = [EvaluationOutcome(actor, "suite", task, seed, won, True) for (task, seed), won in seeds.items()]
+        return Side(actor, None, rows, [], {}, Spent(steps=0, hours=0.0, tokens=0, money=0.0))
+
+    lost = {(task, 1_000_000 + seed): False for task in "tu" for seed in range(4)}
+    won = {(task, 2_000_000 + seed): True for task in "tu" for seed in range(4)}
+    found = HistoryComparison(side("a", lost | won), side("b", lost | {("t", 2_000_000): True}))
+    assert found.tasks == {"t": (1.0, 1.0), "u": (0.0, 0.0)}
+    assert HistoryComparison(side("a", lost | won), side("b", {})).tasks == {"t": (0.5, None), "u": (0.5, None)}
 
 
 def test_training_data_is_weighed_without_test_seeds(runs: Place) -> None:

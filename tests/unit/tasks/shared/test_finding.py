@@ -228,7 +228,7 @@ MEANING = """
     UNION ALL SELECT thought FROM steps WHERE trajectory_id = $name
     UNION ALL SELECT action_error FROM steps WHERE trajectory_id = $name
     UNION ALL SELECT reason FROM verdicts WHERE trajectory_id = $name
-    UNION ALL SELECT array_to_string(json_extract_string(action, '$..*'), ' ')
+    UNION ALL SELECT array_to_string(json_extract_string(action, '$..*'), chr(31))
     FROM (SELECT unnest(actions) AS action FROM steps WHERE trajectory_id = $name)"""
 """The texts of a trajectory, each of which is searched on its own."""
 
