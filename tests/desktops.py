@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -92,12 +93,27 @@ async def witness(box: RunningDesktop) -> None:
     await box.ask("rest", rest_s=2)
 
 
-async def witnessed(box: RunningDesktop) -> list[list[Any]]:
-    """The events since the last call: kind, keysym or button, x, y, time in milliseconds."""
-    await box.ask("rest", rest_s=1)
-    _, content = await box.content("read", path="events.txt")
-    await box.ask("execute", command=["truncate", "-s", "0", f"{box.home}/events.txt"], timeout_s=5)
+def rows_of(content: bytes) -> list[list[Any]]:
+    """The events in what the witness wrote: kind, keysym or button, x, y, time in milliseconds."""
     return [json.loads(row) for row in content.replace(b"\0", b"").splitlines()]
+
+
+def inputs_of(rows: Sequence[Sequence[Any]]) -> int:
+    """How many of these events press or let go of something."""
+    return sum(row[0] != "move" for row in rows)
+
+
+async def witnessed(box: RunningDesktop, least: int = 0) -> list[list[Any]]:
+    """The events since the last call, once at least so many press or let go of something (after 20 s, what came)."""
+    late = time.monotonic() + 20
+    while True:
+        await box.ask("rest", rest_s=1)
+        _, content = await box.content("read", path="events.txt")
+        rows = rows_of(content)
+        if inputs_of(rows) >= least or time.monotonic() > late:
+            break
+    await box.ask("execute", command=["truncate", "-s", "0", f"{box.home}/events.txt"], timeout_s=5)
+    return rows
 
 
 def on_a_box(work: Callable[[RunningDesktop], Awaitable[T]], config: DesktopConfig = CONFIG) -> T:

@@ -18,7 +18,7 @@ from environments.pool import SandboxPool
 from schemas import action as act
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Outcome
-from tests.desktops import CONFIG, ON_OSWORLD_S, WITNESS
+from tests.desktops import CONFIG, ON_OSWORLD_S, WITNESS, inputs_of, rows_of
 from tests.fixtures.sentences import Sentences
 from tests.unit.apps.osworld.served import Served, serving
 
@@ -186,15 +186,15 @@ def written(served: Served) -> bytes:
     return httpx.post(f"{served.url}/file", data={"file_path": "events.txt"}).content
 
 
-def seen(served: Served) -> list[list[Any]]:
-    """What the witness says, once it says no more: an event is written a moment after the action that caused it."""
-    content, alike = written(served), 0
-    while alike < 3:
+def seen(served: Served, least: int) -> list[list[Any]]:
+    """What the witness says, once so much was pressed or let go (after 20 s, what came) and it says no more."""
+    content, alike, late = written(served), 0, time.monotonic() + 20
+    while alike < 3 or (inputs_of(rows_of(content)) < least and time.monotonic() < late):
         time.sleep(0.25)
         before, content = content, written(served)
         alike = alike + 1 if content == before else 0
     httpx.post(f"{served.url}/execute", json={"command": "truncate -s 0 events.txt", "shell": True}, timeout=20)
-    return [json.loads(row) for row in content.replace(b"\0", b"").splitlines()]
+    return rows_of(content)
 
 
 @pytest.mark.slow
@@ -202,10 +202,10 @@ def test_each_action_of_ours_reaches_x_through_pyautogui(served: Served, environ
     async def run() -> None:
         async with SandboxPool([environment]) as pool, pool.lease(environment.task("note"), 1) as sandbox:
 
-            async def perform(*actions: act.Action) -> list[list[Any]]:
+            async def perform(*actions: act.Action, least: int = 2) -> list[list[Any]]:
                 for action in actions:
                     assert await sandbox.perform(action) is None
-                return await asyncio.to_thread(seen, served)
+                return await asyncio.to_thread(seen, served, least)
 
             first = await sandbox.observe()
             assert (first.width, first.height, first.instruction) == (CONFIG.width, CONFIG.height, "Write {a note}.")
@@ -213,35 +213,35 @@ def test_each_action_of_ours_reaches_x_through_pyautogui(served: Served, environ
             x, y = int(0.4 * CONFIG.width), int(0.5 * CONFIG.height)
             clicked = await perform(act.Click(x=0.4, y=0.5))
             assert [one[:4] for one in clicked if one[0] == "button"] == [["button", 1, x, y]]
-            doubled = await perform(act.LeftDouble(x=0.35, y=0.4))
+            doubled = await perform(act.LeftDouble(x=0.35, y=0.4), least=4)
             assert [one[1] for one in doubled if one[0] == "button"] == [1, 1]
             assert [one[1] for one in await perform(act.RightSingle(x=0.4, y=0.4)) if one[0] == "button"] == [3]
             long = [one for one in await perform(act.LongPress(x=0.4, y=0.4)) if "button" in one[0]]
             assert long[1][4] - long[0][4] >= 900
             for direction, button in (("up", 4), ("down", 5), ("left", 6), ("right", 7)):
-                turned = await perform(act.Scroll(x=0.4, y=0.4, direction=direction))  # type: ignore[arg-type]
+                turned = await perform(act.Scroll(x=0.4, y=0.4, direction=direction), least=10)  # type: ignore[arg-type]
                 assert [one[1] for one in turned if one[0] == "button"] == [button] * 5
             drag = await perform(act.Drag(x=0.3, y=0.4, to_x=0.5, to_y=0.5))
             assert drag[-1][:4] == ["button up", 1, int(0.5 * CONFIG.width), int(0.5 * CONFIG.height)]
             middle = await perform(act.MiddleSingle(x=0.35, y=0.45))
             assert [one[1] for one in middle if one[0] == "button"] == [2]
-            tripled = await perform(act.TripleClick(x=0.4, y=0.45))
+            tripled = await perform(act.TripleClick(x=0.4, y=0.45), least=6)
             assert [one[1] for one in tripled if one[0] == "button"] == [1, 1, 1]
-            held = await perform(act.MouseDown(x=0.3, y=0.4, button="right"), act.Move(x=0.5, y=0.5))
+            held = await perform(act.MouseDown(x=0.3, y=0.4, button="right"), act.Move(x=0.5, y=0.5), least=1)
             assert [one[:2] for one in held if "button" in one[0]] == [["button", 3]]
-            assert (await perform(act.MouseUp(button="right")))[-1][:4] == ["button up", 3, *drag[-1][2:4]]
-            chord = await perform(act.Hotkey(key="ctrl shift s"))
+            assert (await perform(act.MouseUp(button="right"), least=1))[-1][:4] == ["button up", 3, *drag[-1][2:4]]
+            chord = await perform(act.Hotkey(key="ctrl shift s"), least=6)
             assert [one[0] for one in chord] == ["key"] * 3 + ["key up"] * 3 and chord[0][1] == 0xFFE3
-            held = await perform(act.Press(key="shift"), act.Hotkey(key="f5"), act.Release(key="shift"))
+            held = await perform(act.Press(key="shift"), act.Hotkey(key="f5"), act.Release(key="shift"), least=4)
             assert [one[0] for one in held] == ["key", "key", "key up", "key up"]
-            typed = await perform(act.Type(content="aZ 9\t\n"))
+            typed = await perform(act.Type(content="aZ 9\t\n"), least=12)
             assert [one[1] for one in typed if one[0] == "key" and one[1] != 0xFFE1] == [
                 *map(ord, "aZ 9"), 0xFF09, 0xFF0D,
             ]  # fmt: skip
-            pasted = await perform(act.Type(content="é漢<"))
+            pasted = await perform(act.Type(content="é漢<"), least=4)
             assert [one[1] for one in pasted if one[0] == "key"] == [0xFFE3, ord("v")]
             assert (await asyncio.to_thread(served.ask, "clipboard"))["text"] == "é漢<"
-            assert await perform(act.Wait()) == []
+            assert await perform(act.Wait(), least=0) == []
 
     asyncio.run(run())
 

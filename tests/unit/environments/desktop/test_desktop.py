@@ -32,11 +32,11 @@ EACH = [pytest.param(one, marks=() if one in FEW else pytest.mark.nightly) for o
 TEXT = "aZ 09 <>|&~ {[(\\'\"`^)]} @€ äß é 漢字 привет ≠"
 
 
-async def perform(box: RunningDesktop, *actions: act.Action) -> list[list[object]]:
-    """What a witness in the desktop says of these actions."""
+async def perform(box: RunningDesktop, *actions: act.Action, least: int = 2) -> list[list[object]]:
+    """What a witness in the desktop says of these actions, which press or let go of something at least so often."""
     for action in actions:
         await box.ask("input", events=events_of(action, CONFIG.width, CONFIG.height), rest_s=1)
-    return await witnessed(box)
+    return await witnessed(box, least)
 
 
 def keysyms(text: str) -> list[int]:
@@ -53,7 +53,7 @@ def test_each_action_reaches_x_as_pointer_and_key_events_and_text_of_any_script_
             ["button", 1, x, y],
             ["button up", 1, x, y],
         ]
-        doubled = await perform(box, act.LeftDouble(x=0.35, y=0.45))
+        doubled = await perform(box, act.LeftDouble(x=0.35, y=0.45), least=4)
         presses = [one for one in doubled if one[0] == "button"]
         assert len(presses) == 2 and presses[1][4] - presses[0][4] < 250  # type: ignore[operator]
         right = await perform(box, act.RightSingle(x=0.4, y=0.4))
@@ -61,22 +61,22 @@ def test_each_action_reaches_x_as_pointer_and_key_events_and_text_of_any_script_
         long = [one for one in await perform(box, act.LongPress(x=0.4, y=0.4)) if "button" in str(one[0])]
         assert long[1][4] - long[0][4] >= 900  # type: ignore[operator]
         for direction, button in (("up", 4), ("down", 5), ("left", 6), ("right", 7)):
-            turned = await perform(box, act.Scroll(x=0.4, y=0.4, direction=direction))  # type: ignore[arg-type]
+            turned = await perform(box, act.Scroll(x=0.4, y=0.4, direction=direction), least=10)  # type: ignore[arg-type]
             assert [one[1] for one in turned if one[0] == "button"] == [button] * 5
         drag = await perform(box, act.Drag(x=0.3, y=0.4, to_x=0.5, to_y=0.5))
         kinds = [one[0] for one in drag]
         held = kinds[kinds.index("button") : kinds.index("button up")]
         assert held.count("move") >= 4
         assert drag[-1][:4] == ["button up", 1, int(0.5 * CONFIG.width), int(0.5 * CONFIG.height)]
-        chord = await perform(box, act.Hotkey(key="ctrl shift s"))
+        chord = await perform(box, act.Hotkey(key="ctrl shift s"), least=6)
         assert chord[0][:2] == ["key", 0xFFE3]
         assert [one[0] for one in chord] == ["key"] * 3 + ["key up"] * 3
-        held_keys = await perform(box, act.Press(key="shift"), act.Hotkey(key="f5"), act.Release(key="shift"))
+        held_keys = await perform(box, act.Press(key="shift"), act.Hotkey(key="f5"), act.Release(key="shift"), least=4)
         assert [one[0] for one in held_keys] == ["key", "key", "key up", "key up"]
-        typed = await perform(box, act.Type(content=f"{TEXT}\n"))
+        typed = await perform(box, act.Type(content=f"{TEXT}\n"), least=2 * len(TEXT) + 2)
         written = [one[1] for one in typed if one[0] == "key" and one[1] != 0xFFE1]
         assert written == [*keysyms(TEXT), 0xFF0D]
-        assert await perform(box, act.Wait()) == []
+        assert await perform(box, act.Wait(), least=0) == []
 
     on_a_box(work)
 
@@ -88,7 +88,7 @@ def test_more_different_characters_than_a_keyboard_has_keys_all_arrive() -> None
     async def work(box: RunningDesktop) -> None:
         await witness(box)
         await perform(box, act.Click(x=0.3, y=0.3))
-        typed = await perform(box, act.Type(content=text))
+        typed = await perform(box, act.Type(content=text), least=2 * len(text))
         assert [one[1] for one in typed if one[0] == "key"] == keysyms(text)
 
     on_a_box(work)
@@ -97,7 +97,7 @@ def test_more_different_characters_than_a_keyboard_has_keys_all_arrive() -> None
 def test_clicks_of_two_actions_at_one_place_are_no_double_click() -> None:
     async def work(box: RunningDesktop) -> None:
         await witness(box)
-        seen = await perform(box, act.Click(x=0.4, y=0.4), act.Click(x=0.4, y=0.4))
+        seen = await perform(box, act.Click(x=0.4, y=0.4), act.Click(x=0.4, y=0.4), least=4)
         first, second = (one[4] for one in seen if one[0] == "button")
         assert second - first >= 250  # type: ignore[operator]
 
