@@ -182,7 +182,8 @@ def training(points: pl.DataFrame) -> Spec | None:
         color=alt.Color("policy:N", title=None, legend=alt.Legend() if lines > 1 else None),
         tooltip=["policy:N", "measure:N", "step:Q", alt.Tooltip("value:Q", format=".4g")],
     )
-    dots = base.transform_filter("datum.few").mark_circle(size=24, opacity=1)
+    # Not filtered: Vega has no extent for a chart without a dot.
+    dots = base.mark_circle(size=24).encode(opacity=alt.condition("datum.few", alt.value(1), alt.value(0)))
     chart = alt.layer(base.mark_line(strokeWidth=1.5), dots).properties(width=250, height=110)
     facet = alt.Facet("measure:N", title=None, sort=list(titles.values()))
     return chart.facet(facet=facet, columns=3).resolve_scale(y="independent").to_dict()
