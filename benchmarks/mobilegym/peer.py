@@ -1,9 +1,9 @@
 """Play found actions with MobileGym's own `ParallelRunner`, in its Python: `peer.py ORDER RESULT`.
 
 The order names the address of its own server, the tasks with their actions, the pages of its browser (`isolation
-pages`), and whether to keep screens. Three things differ from its defaults, so that both sides can be compared: the
-browser is this machine's, `Date` stands at the config's time, and `Math.random` is seeded. To compare screens, it draws
-one pixel for each CSS pixel with our browser's flags, as PNG, and waits longer.
+pages`), and, to keep screens, the delay after an action. Three things differ from its defaults, so that both sides can
+be compared: the browser is this machine's, `Date` stands at the config's time, and `Math.random` is seeded. To compare
+screens, it draws one pixel for each CSS pixel with our browser's flags, as PNG, and waits as long as the order says.
 """
 
 # pyright: reportMissingImports=false
@@ -41,7 +41,6 @@ FIXED = """(() => {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
   };
 })()"""
-SCREEN_DELAY_S = 2.0
 DRAWING = (
     "--disable-gpu", "--disable-checker-imaging", "--disable-partial-raster", "--disable-lcd-text", "--hide-scrollbars",
     "--font-render-hinting=none", "--force-color-profile=srgb", "--force-device-scale-factor=1",
@@ -106,7 +105,7 @@ def prepare() -> None:
 
     def launched(*parts: Any, **named: Any) -> dict[str, Any]:
         given = launch(*parts, **named)
-        flags = [*given["args"], "--no-sandbox", *(DRAWING if ORDER["screens"] else ())]
+        flags = [*given["args"], "--no-sandbox", *(DRAWING if ORDER["delay_s"] else ())]
         return {**given, "executable_path": os.environ["FLYWHEEL_BROWSER"], "args": flags}
 
     async def fixed(context: Any) -> None:
@@ -121,7 +120,7 @@ def prepare() -> None:
         )
 
     MobileGymEnv.get_launch_args, MobileGymEnv.setup_context_routes = staticmethod(launched), staticmethod(fixed)
-    if ORDER["screens"]:
+    if ORDER["delay_s"]:
         MobileGymEnv._get_observation = observed
 
 
@@ -129,8 +128,8 @@ async def play() -> dict[str, Any]:
     """Plays all tasks, and returns the seconds since the browsers were ready, the scores and the screens."""
     prepare()
     more = (
-        {"delay_after_action": SCREEN_DELAY_S, "physical_size": (360, 800), "device_scale_factor": 1}
-        if ORDER["screens"]
+        {"delay_after_action": ORDER["delay_s"], "physical_size": (360, 800), "device_scale_factor": 1}
+        if ORDER["delay_s"]
         else {}
     )
     config = RunnerConfig(
