@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
+from apps.report.build import build_report
 from environments.mobilegym.environment import MobileGymConfig, MobileGymEnvironment
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.sandbox import Sandbox
+from flows.flywheel import flywheel
+from models.completion import Completion
+from models.explorer import PageExplorer
+from models.families.dialects import format_action, format_reply, parse_reply
+from models.policy import Context
 from schemas import action as act
+from schemas.config import Config, config_of
 from schemas.observation import Outcome
+from storage.lake import Lake
+from tests.flows.conftest import all_forked, prefect_server, small  # noqa: F401  (pytest finds fixtures by their names)
 from tests.tiers import lacks
 
 FOLDER = os.environ.get("FLYWHEEL_MOBILEGYM", "")
@@ -75,3 +84,33 @@ def test_a_scripted_solution_scores_1_and_what_is_left_undone_0_on_the_same_scre
     first, again, undone = asyncio.run(run())
     assert (first[1], again[1], undone[1]) == (Outcome(True, 1.0), Outcome(True, 1.0), Outcome(True, 0.0))
     assert first[0] == again[0] and undone[0] == first[0][:1]
+
+
+class TappingExplorer(PageExplorer):
+    """Changes the view of Notes with every second seed; ends at once with the others."""
+
+    version = "tapping-explorer-1"
+
+    def _completion(self, context: Context) -> Completion:
+        _, *taps = STEPS["notes.ChangeViewMode"] if context.seed % 2 else ("",)
+        action = [*taps, act.Finished()][len(context.turns)]
+        return parse_reply(format_reply("", format_action(action, self.dialect)))
+
+
+@pytest.mark.timeout(900)
+def test_an_iteration_learns_from_its_phones_and_shows_their_screens(small: Config) -> None:  # noqa: F811
+    fields = small.model_dump()
+    fields["environments"] = {"phone": environment().config.model_dump()}
+    fields["suite"]["tasks"] = ("notes.ChangeViewMode",)
+    explorer = f"{TappingExplorer.__module__}:{TappingExplorer.__name__}"
+    fields["collect"] |= {"explorer": explorer, "trajectories_per_task": 8, "policy_share": 0.0}
+    config = config_of(fields)
+    flywheel(config, iterations=1)
+    lake = Lake.open(config.lake)
+    rows = lake.read("trajectories").to_pylist()
+    assert len(rows) == 8 and {row["success"] for row in rows} == {True, False}
+    assert all(row["n_steps"] == 3 for row in rows if row["success"])
+    trained = lake.read("policies").to_pylist()[-1]
+    assert trained["method"] == "sft"
+    page = build_report(config).read_text("utf-8")
+    assert "notes.ChangeViewMode" in page and "data:image" in page
