@@ -25,7 +25,7 @@ its surface, which takes long on a busy machine."""
 OPENINGS = 120
 """Documents opened in one target before it is closed, so that their leftover memory stays under about 300 MB."""
 AGAIN_S = 0.001
-END_S = 2.0
+END_S = 5.0
 """Time limit in seconds for closing a hanging page, after which its browser is ended; most pages take milliseconds."""
 STAGE = Path(__file__).with_name("stage.js").read_text()
 _LOADED = (
