@@ -122,7 +122,7 @@ def read_job(path: Path) -> Job:
 
 WORK = (
     "launch", "machines", "restarts", "hung_s", "processes", "threads", "device", "balance", "sequence_plans",
-    "token_cap", "replicas", "compiled", "activation_checkpointing",
+    "share_prompts", "token_cap", "replicas", "compiled", "activation_checkpointing",
     "checkpoint_every", "keep", "keep_policies", "profile",
 )  # fmt: skip
 """Settings that change the distribution of work, but not the result."""

@@ -20,24 +20,51 @@ def has_kernel(query: Tensor) -> bool:
 
 
 def by_length(
-    query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scaling: float | None, causal: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths: Sequence[int],
+    scaling: float | None,
+    causal: bool,
+    keys: Sequence[int] | None = None,
 ) -> Tensor:
-    """Attends without a kernel for variable lengths."""
+    """Attends without a kernel for variable lengths, (tokens, heads, width).
+
+    Args:
+        query, key, value: keys and values may have fewer heads than queries.
+        lengths: tokens of each sequence.
+        scaling: factor of the scores.
+        causal: whether a token attends only to earlier tokens and itself; the last query is at the last key.
+        keys: number of keys of each sequence, if sequences have more keys than queries.
+    """
 
     def attended(*parts: Tensor) -> Tensor:
         q, k, v = (part.transpose(1, 2) for part in parts)
         return attend(q, k, v, scaling, causal).transpose(1, 2)
 
-    return apart(attended, (query, key, value), lengths)
+    return apart(attended, (query, key, value), lengths, None if keys is None else (lengths, keys, keys))
 
 
-def apart(function: Callable[..., Tensor], parts: Sequence[Tensor], lengths: Sequence[int]) -> Tensor:
-    """Applies a function of (sequences, length, ...) to packed (tokens, ...), by one call for all of equal length."""
-    alike: dict[int, list[int]] = {}
-    for place, length in enumerate(lengths):
-        if length:
-            alike.setdefault(length, []).append(place)
-    pieces = [part.split(list(lengths)) for part in parts]
+def apart(
+    function: Callable[..., Tensor],
+    parts: Sequence[Tensor],
+    lengths: Sequence[int],
+    each: Sequence[Sequence[int]] | None = None,
+) -> Tensor:
+    """Applies a function of (sequences, length, ...) to packed (tokens, ...), by one call for all of equal length.
+
+    Args:
+        function: makes as many tokens as its first argument has.
+        parts: the packed arguments.
+        lengths: tokens of each sequence.
+        each: the same for each argument, if they differ.
+    """
+    each = each or [lengths] * len(parts)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for place, sizes in enumerate(zip(*each, strict=True)):
+        if sizes[0]:
+            alike.setdefault(sizes, []).append(place)
+    pieces = [part.split(list(sizes)) for part, sizes in zip(parts, each, strict=True)]
     seen: list[Tensor] = [parts[0][:0]] * len(lengths)
     for places in alike.values():
         stacked = (torch.stack([part[place] for place in places]) for part in pieces)
@@ -85,10 +112,18 @@ def variable_length(
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, causal: bool) -> Tensor:
-    """Attends over whole sequences, (sequences, heads, length, width); keys and values may have fewer heads."""
-    grouped = query.shape[1] != key.shape[1]
+    """Attends over whole sequences, (sequences, heads, length, width); keys and values may have fewer heads.
+
+    With more keys than queries, the last query is at the last key if attention is causal.
+    """
+    grouped, mask = query.shape[1] != key.shape[1], None
+    if causal and query.shape[2] < key.shape[2]:
+        queries, keys = query.shape[2], key.shape[2]
+        mask = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(keys - queries)
     rounded = query.device.type == "cpu" and query.dtype == torch.bfloat16
     if rounded and not causal and not grouped and query.shape[2] <= SHORT:
         scores = query @ key.transpose(2, 3)
         return scores.mul_(scaling or query.shape[3] ** -0.5).softmax(dim=3) @ value
-    return F.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scaling, enable_gqa=grouped)
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=causal and mask is None, scale=scaling, enable_gqa=grouped
+    )

@@ -19,8 +19,8 @@ SMALL_ONLY = (
 )  # fmt: skip
 """Options of `train` that only the small policy reads."""
 OTHERS_ONLY = (
-    "lora.rank", "token_cap", "replicas", "compiled", "experts", "activation_checkpointing", "precision", "device",
-    "memory",
+    "lora.rank", "token_cap", "share_prompts", "replicas", "compiled", "experts", "activation_checkpointing",
+    "precision", "device", "memory",
 )  # fmt: skip
 """Options and sections of `train` that the small policy does not read; `device` counts only if it is a GPU."""
 

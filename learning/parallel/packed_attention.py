@@ -3,17 +3,19 @@
 The library knows this function by two names. A model that was loaded with `attn_implementation=NAME` calls `NAME` in
 every layer. Its vision tower calls `SCREENS` once per layer for all screens and windows. The keyword `packed` of the
 model's forward pass gives the packed documents, and the tower passes the ends of its screens and windows. A call with
-neither has one whole sequence. In a sequence-parallel group (`learning.parallel.ulysses`), a rank holds a stretch of
-the tokens before and after attention, and whole sequences of some heads during attention.
+neither has one whole sequence. Documents may share their first tokens (`learning.planning.shared_prompts`); a segment
+then attends to the segments before it, too. In a sequence-parallel group (`learning.parallel.ulysses`), a rank holds a
+stretch of the tokens before and after attention, and whole sequences of some heads during attention.
 
 Gated DeltaNet layers (arXiv 2412.06464) carry a state from token to token, and a short convolution. Both must start
 anew with each document (`separate_documents`). A rank holds whole documents of a model with such layers.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -22,12 +24,39 @@ from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from learning.parallel.ulysses import attend as attend_together
+from learning.planning.shared_prompts import Segment
 from models.attention import apart, attend, by_length, has_kernel, variable_length
 from schemas.failure import PlanError
 
 NAME = "flywheel_packed"
 SCREENS = "flywheel_flash_screens"
 """Name of the tower's attention; the library makes one call for all screens if the name contains `flash`."""
+
+
+@dataclass
+class SeenTokens:
+    """For each segment, the tokens before it in its documents, and its own."""
+
+    tokens: Tensor
+    """(n,) int64, the tokens of one segment after the other."""
+    edges: tuple[int, ...]
+    """Start of each segment's tokens among these, and the end of the last one's."""
+    starts: Tensor
+    """(segments + 1,) int32, the edges on the device of the tokens."""
+    longest: int
+    """Largest number of tokens of a segment."""
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], edges: Sequence[int]) -> "SeenTokens":
+        """Finds the tokens of segments with these edges."""
+        found = [[*segment.before, at] for at, segment in enumerate(segments)]
+        tokens = [torch.cat([torch.arange(edges[one], edges[one + 1]) for one in chain]) for chain in found]
+        ends = tuple(accumulate(map(len, tokens), initial=0))
+        return cls(torch.cat(tokens), ends, torch.tensor(ends, dtype=torch.int32), max(map(len, tokens)))
+
+    def map(self, moved: Callable[[Tensor], Tensor]) -> "SeenTokens":
+        """Moves the tensors to a device or into pinned memory."""
+        return replace(self, tokens=moved(self.tokens), starts=moved(self.starts))
 
 
 @dataclass
@@ -38,13 +67,15 @@ class PackedDocuments:
     """
 
     edges: tuple[int, ...]
-    """Start of each document, and end of the last document, in tokens of the whole group."""
+    """Start of each document or segment, and end of the last one, in tokens of the whole group."""
     starts: Tensor
     """(documents + 1,) int32, the edges on the device of the tokens."""
     longest: int
     """Tokens of the longest document."""
     group: dist.ProcessGroup | None = None
     """Ranks that share the documents, each with an equal stretch; None for one rank."""
+    seen: "SeenTokens | None" = None
+    """Tokens to which each segment attends; None if documents share none, so that each attends to its own."""
 
     @classmethod
     def of(
@@ -53,6 +84,23 @@ class PackedDocuments:
         """Makes the documents with these edges."""
         longest = max((end - start for start, end in pairwise(edges)), default=0)
         return cls(edges, torch.tensor(edges, dtype=torch.int32, device=device), longest, group)
+
+    @classmethod
+    def sharing(cls, segments: Sequence[Segment]) -> "PackedDocuments":
+        """Makes the documents of these segments, on one rank."""
+        edges = tuple(accumulate((one.end - one.start for one in segments), initial=0))
+        return replace(cls.of(edges), seen=SeenTokens.of(segments, edges))
+
+    def map(self, moved: Callable[[Tensor], Tensor]) -> "PackedDocuments":
+        """Moves the tensors to a device or into pinned memory."""
+        return replace(self, starts=moved(self.starts), seen=self.seen and self.seen.map(moved))
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Lists, for each document or segment, the tokens before it that it attends to, and its own."""
+        own = _lengths(self.edges)
+        seen = _lengths(self.seen.edges) if self.seen else own
+        return [(whole - here, here) for whole, here in zip(seen, own, strict=True)]
 
 
 def packed_attention(
@@ -94,7 +142,19 @@ def packed_attention(
     if packed is None:
         assert cu_seq_lens_q is not None and max_length_q is not None
         return variable_length(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
-    return variable_length(q, k, v, packed.starts, packed.longest, scaling, causal)[None], None
+    return _in_kernel(q, k, v, packed, scaling, causal)[None], None
+
+
+def _in_kernel(
+    query: Tensor, key: Tensor, value: Tensor, packed: PackedDocuments, scaling: float | None, causal: bool
+) -> Tensor:
+    """Attends within each document by a GPU's kernel, (tokens, heads, width)."""
+    if packed.seen is None:
+        return variable_length(query, key, value, packed.starts, packed.longest, scaling, causal)
+    seen = packed.seen
+    key, value = key.index_select(0, seen.tokens), value.index_select(0, seen.tokens)
+    keys = (seen.starts, seen.longest)
+    return variable_length(query, key, value, packed.starts, packed.longest, scaling, causal, keys)
 
 
 @torch.compiler.disable  # a compiler would compile it again for every packing
@@ -124,12 +184,15 @@ def _documents(
 ) -> Tensor:
     """Attends within each document, (tokens, heads, width)."""
     if has_kernel(query):
-        return variable_length(query, key, value, packed.starts, packed.longest, scaling, causal)
-    return by_length(query, key, value, _lengths(packed), scaling, causal)
+        return _in_kernel(query, key, value, packed, scaling, causal)
+    if packed.seen is None:
+        return by_length(query, key, value, _lengths(packed.edges), scaling, causal)
+    key, value = key.index_select(0, packed.seen.tokens), value.index_select(0, packed.seen.tokens)
+    return by_length(query, key, value, _lengths(packed.edges), scaling, causal, _lengths(packed.seen.edges))
 
 
-def _lengths(packed: PackedDocuments) -> list[int]:
-    return [end - start for start, end in pairwise(packed.edges)]
+def _lengths(edges: Sequence[int]) -> list[int]:
+    return [end - start for start, end in pairwise(edges)]
 
 
 LINEAR = "linear_attention"
@@ -168,7 +231,7 @@ class _PackedMixer(torch.nn.Module):
             tokens = torch.arange(hidden_states.shape[1], dtype=torch.int32, device=hidden_states.device)
             owners = torch.searchsorted(packed.starts[1:], tokens, right=True, out_int32=True)[None]
             return forward(hidden_states=hidden_states, cu_seq_lens_q=packed.starts, seq_idx=owners)
-        return apart(lambda part: forward(hidden_states=part), (hidden_states[0],), _lengths(packed))[None]
+        return apart(lambda part: forward(hidden_states=part), (hidden_states[0],), _lengths(packed.edges))[None]
 
 
 for _name in (NAME, SCREENS):

@@ -224,21 +224,11 @@ class PrefillRows:
             keys = self._key_starts, max(self._all)
             return variable_length(q, k, v, self._starts, max(self._new), scaling, True, keys)[None]
         parts = zip(query.split(self._new, 2), key.split(self._all, 2), value.split(self._all, 2), strict=True)
-        return torch.cat([_continued(*part, scaling) for part in parts], dim=2).transpose(1, 2)
+        return torch.cat([attend(*part, scaling, True) for part in parts], dim=2).transpose(1, 2)
 
     def get_seq_length(self, _: int = 0) -> int:
         """Returns 0: positions are always given."""
         return 0
-
-
-def _continued(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-    """Attends from the last tokens of a sequence to the whole sequence, (1, heads, tokens, width)."""
-    asked, all_ = query.shape[2], key.shape[2]
-    if asked == all_:
-        return attend(query, key, value, scaling, True)
-    mask = torch.ones(asked, all_, dtype=torch.bool, device=query.device).tril(all_ - asked)
-    grouped = query.shape[1] != key.shape[1]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling, enable_gqa=grouped)
 
 
 @dataclass(slots=True)

@@ -428,6 +428,10 @@ class TrainConfig(StepSection):
     policy."""
     token_cap: Count | None = None
     """Maximum tokens in a process at a time; a larger batch is split into micro-batches. Not for the small policy."""
+    share_prompts: bool = True
+    """Compute tokens and screens with which several prompts of a micro-batch begin only once. Gradients are those of
+    separate prompts. Without effect on models with gated DeltaNets (Qwen3.5), with `experts.balance`, and on documents
+    that several processes share. Not for the small policy."""
     replicas: Count = 1
     """Copies of the weights, each sharded over neighbouring processes (HSDP). With as many copies as machines, weights
     are gathered within a machine, and only gradients go between machines, once a step. 1: all processes share one copy.

@@ -15,7 +15,6 @@ from learning.parallel.packed_attention import LINEAR
 from learning.planning.balance import BalanceCost
 from learning.planning.memory import CHUNK
 from learning.planning.sequence_plan import ClusterCost, legal_degrees
-from learning.planning.step_plan import SampleLengths
 from schemas.failure import CheckpointError, PlanError
 
 
@@ -40,13 +39,16 @@ class Shape:
     undivided: bool = False
     """Whether a document stays on one rank, because layers carry a state from token to token."""
 
-    def operations(self, items: Iterable[SampleLengths], targets: int) -> float:
-        """Counts the operations of forward and backward passes over samples with this number of targets."""
-        read = sum(
-            int(self.language.of(item.tokens)) + sum(int(self.vision.of(screen.patches)) for screen in item.screens)
-            for item in items
-        )
-        return 6.0 * (read + self.head * targets)
+    def operations(self, spans: Iterable[tuple[int, int]], patches: Iterable[int], targets: int) -> float:
+        """Counts the operations of forward and backward passes.
+
+        Args:
+            spans: for each sequence of tokens, the earlier tokens that it attends to, and its own.
+            patches: patches of each screen.
+            targets: number of targets.
+        """
+        read = sum(int(self.language.of(before + own)) - int(self.language.of(before)) for before, own in spans)
+        return 6.0 * (read + sum(int(self.vision.of(one)) for one in patches) + self.head * targets)
 
 
 @dataclass(frozen=True, slots=True)

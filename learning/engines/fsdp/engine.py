@@ -231,6 +231,8 @@ class FsdpEngine(Sharded, Engine):
             send(warning=f"{job.parent}: trained weights are rounded to 4 bits again, and smaller changes are lost.")
         if self.device.type == "cuda" and in_half(job.train, self.device):
             self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
+        # A state that goes from token to token ends differently in each document, and experts are balanced by document.
+        self.shares = job.train.share_prompts and not self.shape.undivided and not job.train.experts.balance
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
         self._warned = False
 
@@ -252,7 +254,7 @@ class FsdpEngine(Sharded, Engine):
         check_fit(lengths[longest], longest, self.rules.cluster, self.rules.cap)
         counts = [measure.targets if measure else 0 for measure in self._measures]
         starts = list(accumulate(counts, initial=0))
-        self._maker = WorkMaker(self._model, chats, documents, starts, self.rank, self.world, self._pool)
+        self._maker = WorkMaker(self._model, chats, documents, starts, self.rank, self.world, self._pool, self.shares)
         return counts
 
     def _report_apart(self) -> None:
@@ -318,7 +320,7 @@ class FsdpEngine(Sharded, Engine):
         made = PlannedBatch(list(chosen), targets, held, works, plan=plan)
         if self.rank == 0:
             made.tokens = sum(item.tokens for item in items)
-            made.operations = 0.0 if self.adapted else self.shape.operations(items, targets)
+        made.operations = 0.0 if self.adapted else sum(work.operations(self.shape) for work in works)
         return made
 
     def forward(self, piece: RankWork) -> Outputs:

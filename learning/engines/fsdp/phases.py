@@ -19,19 +19,23 @@ from dataclasses import dataclass, fields, replace
 from itertools import repeat
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from learning.algorithms.losses import entropies, token_logprobs
 from learning.data.documents import Document
-from learning.engines.fsdp.chats import Chat, Chats, Measure
+from learning.engines.fsdp.chats import Chat, Chats, Encoded, Measure
 from learning.engines.fsdp.copies import ComputeCopies
+from learning.engines.fsdp.costs import Shape
 from learning.engines.fsdp.experts import imbalance
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
 from learning.parallel.packed_attention import PackedDocuments
 from learning.parallel.ulysses import GroupPool
 from learning.planning.sequence_plan import Group
+from learning.planning.shared_prompts import Segment, share
 from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch_of
 
 Precomputed = dict[str, Tensor | int]
@@ -104,6 +108,8 @@ class RankWork:
     """Number of tokens that the vision tower makes of the screens; 0 for a blank screen."""
     way: Route | None
     """Route of those tokens to the ranks that hold them; None for one rank."""
+    rows_of_screens: Tensor | None
+    """(k,) for each of the rank's tokens of screens, the row of the received outputs; None if all rows are in order."""
     ids: Tensor
     """(1, n) tokens that the rank holds."""
     screens: Tensor
@@ -128,6 +134,12 @@ class RankWork:
     temperatures: Tensor | None
     """(m,) divisors of the logits; None for 1."""
 
+    def operations(self, shape: Shape) -> float:
+        """Counts this rank's operations of forward and backward passes."""
+        ranks = self.packed.group.size() if self.packed.group else 1
+        patches = [int(grid.prod()) for grid in self.grids] if self.seen else []
+        return shape.operations(self.packed.spans, [], 0) / ranks + shape.operations((), patches, len(self.places))
+
     def pinned(self) -> "RankWork":
         """Moves all tensors into pinned memory, from which a GPU can copy while it computes."""
         return self._map(Tensor.pin_memory)
@@ -143,7 +155,7 @@ class RankWork:
                 setattr(self, one.name, moved(held))
         given = self.precomputed.items()
         self.precomputed = {name: moved(one) if isinstance(one, Tensor) else one for name, one in given}
-        self.packed = replace(self.packed, starts=moved(self.packed.starts))
+        self.packed = self.packed.map(moved)
         if self.way is not None:
             self.way = replace(self.way, order=moved(self.way.order), place=moved(self.way.place))
         return self
@@ -200,6 +212,8 @@ class TwoPhases(nn.Module):
         rows = torch.cat([torch.cat(list(seen.pooler_output)), *levels], dim=1)[: work.seen]
         if work.way is not None:
             rows = self._exchange(rows, work.way)
+        if work.rows_of_screens is not None:
+            rows = rows.index_select(0, work.rows_of_screens)
         first, *deeper = rows.chunk(1 + len(levels), dim=1)
         # the model itself would look for placeholders among the tokens, for which the host waits
         embedded = core.get_input_embeddings()(work.ids)
@@ -262,6 +276,19 @@ def _targets_of(measures: Sequence[Measure]) -> Tensor:
     return targets
 
 
+def _keys(chats: Sequence[Chat], shown: Sequence[Measure]) -> list[npt.NDArray[np.int64]]:
+    """Numbers the tokens of documents for `share`: equal numbers are the same text token or the same screen."""
+    known: dict[object, int] = {}
+    found = list[npt.NDArray[np.int64]]()
+    for chat, measure in zip(chats, shown, strict=True):
+        keys = chat.ids.numpy().copy()
+        times = tuple(chat.shapes["second_per_grid_ts"].tolist()) if "second_per_grid_ts" in chat.shapes else ()
+        for digest, piece in zip(measure.digests, measure.item.screens, strict=True):
+            keys[piece.start : piece.start + piece.tokens] = -1 - known.setdefault((digest, times), len(known))
+        found.append(keys)
+    return found
+
+
 MOST_DECODERS = 8
 """Maximum number of threads of a rank that decode screens."""
 
@@ -276,6 +303,7 @@ class WorkMaker:
         starts: number of each document's first target among the targets of all documents. rank, world: this rank, and
         the number of ranks.
         groups: the process groups that plans may name; None if every sample stays on one rank.
+        shares: whether tokens with which several documents of a rank begin are computed once.
     """
 
     def __init__(
@@ -287,8 +315,10 @@ class WorkMaker:
         rank: int,
         world: int,
         groups: GroupPool | None,
+        shares: bool = False,
     ) -> None:
         self._core, self._chats, self._samples, self._starts = model.base_model, chats, samples, starts
+        self._shares = shares
         self._rank, self._world, self._groups = rank, world, groups
         share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", world))
         self._decoders = ThreadPoolExecutor(max(1, min(MOST_DECODERS, share)), thread_name_prefix="decode")
@@ -322,9 +352,16 @@ class WorkMaker:
         chosen = [measures[sample] for sample in batch.samples]
         shown = [screen for one in chosen for screen in zip(one.digests, one.item.screens, strict=True)]
         mine = [screen for screen, rank in zip(shown, batch.encoders, strict=True) if rank == self._rank]
+        if self._once:
+            mine = list({digest: (digest, piece) for digest, piece in mine}.values())
         made = list(self._decoders.map(self._chats.pixels, (digest for digest, _ in mine))) or [self._chats.blank()]
         tokens = sum(piece.tokens for _, piece in mine)
         return torch.cat([pixels for pixels, _ in made]), torch.stack([grid for _, grid in made]), tokens
+
+    @property
+    def _once(self) -> bool:
+        """Whether a screen that several documents show is encoded once: on one rank, which holds all of them."""
+        return self._shares and self._world == 1
 
     def _text(
         self,
@@ -335,33 +372,66 @@ class WorkMaker:
         seen: tuple[Tensor, Tensor, Precomputed, int, Route | None],
     ) -> RankWork:
         """Cuts this rank's stretch of its group's sequences."""
-        items = [measures[sequence[-1]].item for sequence in sequences]
         members = sorted(group.sequences)
+        shown = [measures[sequences[member][-1]] for member in members]
         chats = [self._chats.encode(self._samples[chosen[sequences[member][-1]]]) for member in members]
-        targets = [_targets_of([measures[one] for one in sequences[member]]) for member in members]
+        wanted = [_targets_of([measures[one] for one in sequences[member]]) for member in members]
+        segments = [Segment(at, 0, len(chat.ids), ()) for at, chat in enumerate(chats)]
+        if self._shares and group.degree == 1:
+            segments = share(_keys(chats, shown), [int((one >= 0).nonzero()[0]) for one in wanted])
+
+        def laid(parts: Sequence[Tensor]) -> list[Tensor]:
+            return [parts[one.document][..., one.start : one.end] for one in segments]
+
+        shared = any(one.before for one in segments)
+        items = [measures[sequence[-1]].item for sequence in sequences]
         edges, stretch = edges_of(group, items), stretch_of(group, items)
-        blank = edges[-1] - sum(len(chat.ids) for chat in chats)
+        blank = 0 if shared else edges[-1] - sum(len(chat.ids) for chat in chats)
         padding = torch.zeros(blank, dtype=torch.long)
-        ids = torch.cat([*(chat.ids for chat in chats), padding])
-        kinds = torch.cat([*(chat.kinds for chat in chats), padding])
-        targets = torch.cat([*targets, torch.full((blank,), -1)])
-        positions = [*(self._positions(chat) for chat in chats)]
+        ids = torch.cat([*laid([chat.ids for chat in chats]), padding])
+        kinds = torch.cat([*laid([chat.kinds for chat in chats]), padding])
+        targets = torch.cat([*laid(wanted), torch.full((blank,), -1)])
+        positions = laid([self._positions(chat) for chat in chats])
         axes = positions[0].shape[0] if positions else self._axes
         positions = torch.cat([*positions, torch.zeros(axes, blank, dtype=torch.long)], dim=1)
         start = (self._rank - group.first) * stretch
         here = slice(start, start + stretch)
         places = (targets[here] >= 0).nonzero()[:, 0]
         first = int((targets[:start] >= 0).sum())
-        documents = [one for member in members for one in sequences[member]]
+        last = [one.document for one in segments if one.end == len(chats[one.document].ids)]
+        documents = [one for at in last for one in sequences[members[at]]]
         tokens, rows, temperatures = self._named(documents, measures, chosen, slice(first, first + len(places)))
         ranks = self._groups.of(group.first, group.degree) if self._groups and group.degree > 1 else None
         held = positions[:, None, here] if axes > 1 else positions[:, here]
         asked = (places, targets[here][places], tokens, rows, temperatures)
         lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
         owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
-        packed = PackedDocuments.of(edges, ranks)
+        packed = PackedDocuments.sharing(segments) if shared else PackedDocuments.of(edges, ranks)
         texts = (ids[None, here], kinds[here].nonzero()[:, 0], held)
-        return RankWork(*seen, *texts, packed, len(sequences), owners, lengths, *asked)
+        return RankWork(*seen, self._rows(segments, shown), *texts, packed, len(sequences), owners, lengths, *asked)
+
+    def _rows(self, segments: Sequence[Segment], shown: Sequence[Measure]) -> Tensor | None:
+        """Finds the received outputs of the tower for the tokens of screens; None if these are all of them in order."""
+        if not self._shares:
+            return None
+        first, known, end = list[list[int]](), dict[Encoded, int](), 0
+        for one in shown:
+            first.append([])
+            for digest, piece in zip(one.digests, one.item.screens, strict=True):
+                if self._once and digest in known:
+                    first[-1].append(known[digest])
+                    continue
+                known[digest] = end
+                first[-1].append(end)
+                end += piece.tokens
+        found = [
+            torch.arange(at, at + piece.tokens)
+            for one in segments
+            for at, piece in zip(first[one.document], shown[one.document].item.screens, strict=True)
+            if one.start <= piece.start < one.end
+        ]
+        rows = torch.cat(found) if found else torch.empty(0, dtype=torch.long)
+        return None if torch.equal(rows, torch.arange(end)) else rows
 
     def _named(
         self, members: Sequence[int], measures: Sequence[Measure], chosen: Sequence[int], here: slice

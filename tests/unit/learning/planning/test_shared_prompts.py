@@ -1,0 +1,64 @@
+"""Layouts of documents that begin alike."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learning.planning.shared_prompts import Segment, share
+
+DOCUMENTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=8)
+
+
+def cut(documents: Sequence[Sequence[int]], own: Sequence[int], least: int) -> list[Segment]:
+    return share([np.array(one, dtype=np.int64) for one in documents], own, least)
+
+
+def test_a_system_text_is_one_segment_and_screens_of_a_group_another_one_behind_it() -> None:
+    documents = [[1, 1, 1, 1, 5, 6, 7], [1, 1, 1, 1, 2, 2, 8], [1, 1, 1, 1, 2, 2, 9]]
+    assert cut(documents, [6, 6, 6], 2) == [
+        Segment(1, 0, 4, ()), Segment(1, 4, 6, (0,)), Segment(1, 6, 7, (0, 1)), Segment(2, 6, 7, (0, 1)),
+        Segment(0, 4, 7, (0,)),
+    ]  # fmt: skip
+
+
+def test_nothing_is_shared_from_the_own_part_on_and_below_the_minimum() -> None:
+    documents = [[1, 2, 3, 4], [1, 2, 3, 4]]
+    assert cut(documents, [2, 3], 2) == [Segment(0, 0, 2, ()), Segment(0, 2, 4, (0,)), Segment(1, 2, 4, (0,))]
+    assert cut(documents, [2, 3], 3) == [Segment(0, 0, 4, ()), Segment(1, 0, 4, ())]
+    assert cut([], [], 1) == [] and cut([[7]], [0], 1) == [Segment(0, 0, 1, ())]
+
+
+@given(DOCUMENTS, st.data(), st.integers(1, 4))
+def test_each_document_is_the_chain_of_its_segments_and_no_segment_could_be_shared_further(
+    documents: list[list[int]], data: st.DataObject, least: int
+) -> None:
+    own = [data.draw(st.integers(0, len(one))) for one in documents]
+    segments = cut(documents, own, least)
+    ends = {
+        one.document: one for one in segments if one.end == len(documents[one.document]) and not _shared(one, segments)
+    }
+    assert sorted(ends) == list(range(len(documents)))
+    for document, last in ends.items():
+        chain = [*(segments[at] for at in last.before), last]
+        assert [token for one in chain for token in documents[one.document][one.start : one.end]] == documents[document]
+        assert all(one.end <= own[document] and one.end - one.start >= least for one in chain[:-1])
+    for at, one in enumerate(segments):
+        assert all(before < at for before in one.before)
+        assert sum(segments[before].end - segments[before].start for before in one.before) == one.start
+    followers = [segments[at].before for at in range(len(segments))]
+    for one in range(len(segments)):
+        for other in range(one):
+            if followers[one] == followers[other]:  # siblings begin with fewer common tokens than are shared
+                heads = [
+                    documents[s.document][s.start : min(s.end, own[s.document])]
+                    for s in (segments[one], segments[other])
+                ]
+                same = next((n for n, (a, b) in enumerate(zip(*heads, strict=False)) if a != b), min(map(len, heads)))
+                assert same < least
+
+
+def _shared(segment: Segment, segments: Sequence[Segment]) -> bool:
+    at = segments.index(segment)
+    return any(at in one.before for one in segments)
