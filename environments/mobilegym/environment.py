@@ -20,16 +20,13 @@ from pydantic import field_validator
 from common.process import home
 from common.text import counted
 from environments.chromium.browser import FLAGS, browser_version, find_browser
-from environments.environment import Environment
 from environments.mobilegym.build import CHECKOUT, DIST, SCRIPT, TASKS
-from environments.openenv.foreign import ForeignConfig, SeedRange, first_of
+from environments.openenv.foreign import ForeignConfig, SeedRange
 from environments.openenv.sandbox import OpenEnvSandbox
-from environments.workers.build import MOBILEGYM, python_in
-from environments.workers.environment import FOREIGN, PASSED, version_in
+from environments.workers.build import MOBILEGYM
 from environments.workers.host import WorkerHost
-from schemas.config.section import Count, Positive, Whole
-from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, Probe, TrajectoryFailure
+from environments.workers.processes import FOREIGN, PASSED, ProcessConfig, ProcessEnvironment, version_in
+from schemas.failure import FlywheelError, Probe
 from schemas.tables.task import TaskEntry
 from schemas.tables.trajectory import SeedSplit
 
@@ -37,25 +34,13 @@ ADD = "Run `flywheel environments add mobilegym --from DIR` with your checkout o
 EvalMode = Literal["grounded", "text"]
 
 
-class MobileGymConfig(EnvironmentConfig):
+class MobileGymConfig(ProcessConfig):
     """Phones of a MobileGym checkout (docs/mobilegym.md)."""
 
-    start_timeout_s: Positive = 120.0
-    """Maximum seconds to start a phone and set up a task."""
-    step_timeout_s: Positive = 60.0
-    """Maximum seconds for an action and its screenshot, or for a judge."""
     folder: str = ""
     """Folder of the build; if not set, `mobilegym` of the work folder."""
-    python: str = ""
-    """Python with the requirements of MobileGym's `bench_env`; if not set, that of `flywheel environments add`."""
     browser: str | None = None
     """Path of a headless Chromium; if not set, the environment searches for it."""
-    processes: Count = 2
-    """Concurrent phones, each in its own process and browser."""
-    spares: Whole = 0
-    """Warm spare processes that replace a dead process."""
-    process_idle_s: Positive = 300.0
-    """Seconds without a lease after which a process is ended, until it is needed again."""
     eval_mode: EvalMode = "grounded"
     """`grounded`: answers go into the app of the answer sheet, as in MobileGym's own benchmark. `text`: the text of
     `finished` is the answer."""
@@ -97,7 +82,7 @@ class PhoneMessages(ForeignConfig):
         return {"task": template, "eval_mode": self.eval_mode, "time": self.time}
 
 
-class MobileGymEnvironment(Environment[MobileGymConfig]):
+class MobileGymEnvironment(ProcessEnvironment[MobileGymConfig]):
     """The tasks of the checkout that was built."""
 
     section = MobileGymConfig
@@ -122,31 +107,14 @@ class MobileGymEnvironment(Environment[MobileGymConfig]):
         }
 
     @property
-    def hosts(self) -> int:
-        """Number of processes."""
-        return self.config.processes
-
-    @property
-    def spares(self) -> int:
-        """Number of processes kept warm."""
-        return self.config.spares
-
-    @property
-    def host_idle_s(self) -> float:
-        """Returns `process_idle_s`."""
-        return self.config.process_idle_s
+    def installed(self) -> str:
+        """Returns the name of the build."""
+        return MOBILEGYM.name
 
     @property
     def folder(self) -> Path:
         """Folder of the build."""
         return Path(self.config.folder).expanduser().absolute() if self.config.folder else home() / MOBILEGYM.name
-
-    @property
-    def python(self) -> Path:
-        """Returns the Python that has MobileGym's requirements."""
-        if self.config.python:
-            return Path(self.config.python).expanduser().absolute()
-        return python_in(home() / "workers" / MOBILEGYM.name)
 
     def host(self) -> WorkerHost:
         """Makes a host whose process is not started yet; raises FlywheelError if the build, its Python or a browser is
@@ -160,7 +128,7 @@ class MobileGymEnvironment(Environment[MobileGymConfig]):
         `doctor`, that a task starts."""
         return (
             Probe("phone build", self._examined),
-            Probe("phone starts", lambda: asyncio.run(self._starts()), required=False),
+            Probe("phone starts", self._starts, required=False),
         )
 
     @cached_property
@@ -198,8 +166,7 @@ class MobileGymEnvironment(Environment[MobileGymConfig]):
 
     def _require(self) -> None:
         self._require_build()
-        if not (self.python.is_file() and os.access(self.python, os.X_OK)):
-            raise FlywheelError(f"`environments.{self.name}.python`: {self.python} is not a program.", ADD)
+        self.require_python(ADD)
 
     def _examined(self) -> str:
         self._require()
@@ -209,14 +176,6 @@ class MobileGymEnvironment(Environment[MobileGymConfig]):
         version = browser_version(self._browser())
         return f"{counted(len(self._listed['tasks']), 'task')} in {self.folder}, {version}"
 
-    async def _starts(self) -> str:
+    def _starts(self) -> str:
         template = next(iter(self._listed["splits"].get("train") or self._listed["tasks"]))
-        host = self.host()
-        try:
-            await host.revive()
-            seen = await first_of(host.sandbox(), self.task(template), 0)
-        except TrajectoryFailure as error:
-            raise FlywheelError(f"`environments.{self.name}`: {template} does not start: {error.reason}.") from error
-        finally:
-            await host.close()
-        return f"{template} started, {seen.width} x {seen.height} pixels"
+        return asyncio.run(self.started(template))

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,44 +9,25 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from common.process import home
 from environments.chromium.browser import find_browser
 from environments.miniwob.environment import html_folder
 from environments.openenv.foreign import ForeignConfig, ForeignEnvironment, first_of
-from environments.workers.build import MODULES, python_in
+from environments.workers.build import MODULES
 from environments.workers.host import WorkerHost
-from schemas.config.section import Count, Positive, Whole
+from environments.workers.processes import FOREIGN, PASSED, ProcessConfig, ProcessEnvironment, version_in
 from schemas.failure import FlywheelError, Probe
 from schemas.observation import Observation
 from schemas.tables.task import TaskEntry
 
-FOREIGN = Path(__file__).with_name("foreign")
-"""Folder of the scripts that run in another Python; this process imports none of them."""
-PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
-"""Variables that every worker gets."""
 WITH_BROWSER = ("browsergym", "cube")
 """Modules that get the path of the Chromium on this machine."""
-ASK_S = 30.0
-"""Seconds that a Python may take to print its version."""
 
 
-class WorkerConfig(ForeignConfig):
+class WorkerConfig(ProcessConfig, ForeignConfig):
     """An environment in a separate process with its own Python (docs/sandboxes.md)."""
 
-    start_timeout_s: Positive = 120.0
-    """Maximum seconds to start a process or a task."""
-    step_timeout_s: Positive = 60.0
-    """Maximum seconds for an action and its screenshot."""
     module: Annotated[str, Field(min_length=1)]
     """`browsergym`, `gymnasium`, `cube`, or the path of your own script."""
-    python: str = ""
-    """Python with the environment's packages; if not set, that of `flywheel environments add`."""
-    processes: Count = 2
-    """Concurrent trajectories, each in its own process."""
-    spares: Whole = 0
-    """Warm spare processes that replace a dead process."""
-    process_idle_s: Positive = 300.0
-    """Seconds without a lease after which a process is ended, until it is needed again."""
     variables: tuple[str, ...] = ()
     """Names of environment variables that the process gets in addition to the usual variables."""
 
@@ -71,7 +51,7 @@ class WorkerConfig(ForeignConfig):
         return tuple(keys) if isinstance(keys, Mapping) else ()
 
 
-class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
+class WorkerEnvironment(ProcessEnvironment[WorkerConfig], ForeignEnvironment[WorkerConfig]):
     """The tasks that the config names, in workers."""
 
     section = WorkerConfig
@@ -87,26 +67,9 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         return f"worker {self._module}"
 
     @property
-    def hosts(self) -> int:
-        """Number of processes."""
-        return self.config.processes
-
-    @property
-    def spares(self) -> int:
-        """Number of processes kept warm."""
-        return self.config.spares
-
-    @property
-    def host_idle_s(self) -> float:
-        """Returns `process_idle_s`."""
-        return self.config.process_idle_s
-
-    @property
-    def python(self) -> Path:
-        """Returns the Python that has the module."""
-        if self.config.python:
-            return Path(self.config.python).expanduser().absolute()
-        return python_in(home() / "workers" / self.config.module)
+    def installed(self) -> str:
+        """Returns the module."""
+        return self.config.module
 
     def host(self) -> WorkerHost:
         """Makes a host whose process is not started yet; raises FlywheelError if its Python or its script does not
@@ -163,11 +126,8 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
             raise FlywheelError(f"`{key}.module`: there is no {self._script}.", "Write the path of a script.")
         if module not in MODULES and not self.config.python:
             raise FlywheelError(f"`{key}.python` is not set.", "Name the Python that is to run the script.")
-        if not (self.python.is_file() and os.access(self.python, os.X_OK)):
-            hint = f"Run `flywheel environments add {module}`, or name a Python: {key}.python=PATH"
-            raise FlywheelError(
-                f"`{key}.python`: {self.python} is not a program.", hint if module in MODULES else "Correct the path."
-            )
+        hint = f"Run `flywheel environments add {module}`, or name a Python: {key}.python=PATH"
+        self.require_python(hint if module in MODULES else "Correct the path.")
         if missing := [name for name in self.config.variables if name not in os.environ]:
             raise FlywheelError(f"`{key}.variables`: {missing[0]} is not in the environment.", "Set it.")
 
@@ -188,15 +148,3 @@ def _naming(entry: TaskEntry, keys: Sequence[str]) -> TaskEntry:
     if not keys or "Keys: " in entry.instruction:
         return entry
     return entry.model_copy(update={"instruction": f"{entry.instruction} Keys: {', '.join(keys)}."})
-
-
-def version_in(python: Path, package: str) -> str | None:
-    """Returns the version of a Python's package, or of the Python itself if no package is named; None if the package is
-    missing or the Python does not run."""
-    code = f"import importlib.metadata as m; print(m.version({package!r}))"
-    asked = code if package else "import platform; print(platform.python_version())"
-    try:
-        answer = subprocess.run([python, "-I", "-c", asked], capture_output=True, text=True, timeout=ASK_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip()
