@@ -32,6 +32,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "osworld": "environments.osworld.environment:OsworldEnvironment",
         "android": "environments.android.environment:AndroidEnvironment",
         "mobilegym": "environments.mobilegym.environment:MobileGymEnvironment",
+        "androidworld": "environments.androidworld.environment:AndroidWorldEnvironment",
         "worker": "environments.workers.environment:WorkerEnvironment",
     },
 )

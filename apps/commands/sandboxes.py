@@ -76,13 +76,15 @@ def add(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Environment to install: mobilegym, cua-gym-hub, browsergym, gymnasium or cube."
+            metavar="NAME",
+            help="Environment to install: mobilegym, androidworld, cua-gym-hub, browsergym, gymnasium or cube.",
         ),
     ],
     overrides: Overrides = None,
     config: ConfigFile = None,
     snapshot: Annotated[
-        Path | None, typer.Option("--from", metavar="DIR", help="Your own checkout of MobileGym or CUA-Gym-Hub.")
+        Path | None,
+        typer.Option("--from", metavar="DIR", help="Your checkout of MobileGym, AndroidWorld or CUA-Gym-Hub."),
     ] = None,
     apps: Annotated[
         str | None, typer.Option("--apps", metavar="A,B,C", help="Applications to install; the config's if not given.")
@@ -96,13 +98,13 @@ def add(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Install an environment: a phone or the config's web applications from a checkout, or a worker's Python."""
+    """Install an environment: phone tasks or the config's web applications from a checkout, or a worker's Python."""
     from dataclasses import asdict
 
     from apps.process import ANEW, Interrupts
     from environments.webapp.build import build
     from environments.webapp.environment import webapps_of
-    from environments.workers.build import MOBILEGYM, MODULES
+    from environments.workers.build import ANDROIDWORLD, MOBILEGYM, MODULES
     from schemas.failure import UsageError
 
     Interrupts.kept = ANEW
@@ -110,14 +112,14 @@ def add(
         _refuse(name, {"--from": snapshot, "--apps": apps})
         _add_worker(name, folder, python, as_json)
         return
-    if name == MOBILEGYM.name:
+    if name in (MOBILEGYM.name, ANDROIDWORLD.name):
         _refuse(name, {"--apps": apps})
-        _add_phone(snapshot, folder, python, as_json)
+        _add_phone(name, snapshot, folder, python, as_json)
         return
     if name != "cua-gym-hub":
         hint = (
-            f"There are mobilegym (docs/mobilegym.md), cua-gym-hub (docs/webapps.md), {', '.join(MODULES)} "
-            "(docs/sandboxes.md)."
+            "There are mobilegym, androidworld (docs/NAME.md), cua-gym-hub (docs/webapps.md), "
+            f"{', '.join(MODULES)} (docs/sandboxes.md)."
         )
         raise UsageError(f"There is no {name!r} to add.", hint)
     _refuse(name, {"--dir": folder, "--python": python})
@@ -150,28 +152,32 @@ def _add_worker(name: str, folder: Path | None, python: str | None, as_json: boo
     )
 
 
-def _add_phone(snapshot: Path | None, folder: Path | None, python: str | None, as_json: bool) -> None:
+def _add_phone(name: str, snapshot: Path | None, folder: Path | None, python: str | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     from common.process import home
-    from environments.mobilegym.build import SUITE, build, require_checkout
-    from environments.workers.build import MOBILEGYM, add, python_in
+    from environments.androidworld import build as androidworld
+    from environments.mobilegym import build as mobilegym
+    from environments.workers.build import ANDROIDWORLD, MOBILEGYM, add, python_in
     from schemas.failure import UsageError
 
+    module, phone, title = (
+        (MOBILEGYM, mobilegym, "MobileGym") if name == MOBILEGYM.name else (ANDROIDWORLD, androidworld, "AndroidWorld")
+    )
     if snapshot is None:
-        raise UsageError("`--from` is not given.", "Name a checkout of MobileGym: --from DIR.")
+        raise UsageError("`--from` is not given.", f"Name a checkout of {title}: --from DIR.")
     log = (lambda line: None) if as_json else print_line
-    to = folder.expanduser().absolute() if folder else home() / MOBILEGYM.name
-    venv = home() / "workers" / MOBILEGYM.name
-    require_checkout(snapshot.expanduser().absolute())
-    add(MOBILEGYM, venv, python, log)
-    built = build(snapshot.expanduser().absolute(), to, python_in(venv), log)
+    to = folder.expanduser().absolute() if folder else home() / name
+    venv = home() / "workers" / name
+    phone.require_checkout(snapshot.expanduser().absolute())
+    add(module, venv, python, log)
+    built = phone.build(snapshot.expanduser().absolute(), to, python_in(venv), log)
     print_result(
         as_json,
-        {**asdict(built), "folder": str(to), "config": str(to / SUITE)},
+        {**asdict(built), "folder": str(to), "config": str(to / phone.SUITE)},
         f"it is in {to}"
         + ("; name it in `environments.NAME.folder`" if folder else "")
-        + f"; try --config {to / SUITE}",
+        + f"; try --config {to / phone.SUITE}",
     )
 
 

@@ -21,20 +21,19 @@ from common.process import home
 from common.text import counted
 from environments.chromium.browser import FLAGS, browser_version, find_browser
 from environments.mobilegym.build import CHECKOUT, DIST, SCRIPT, TASKS
-from environments.openenv.foreign import ForeignConfig, SeedRange
+from environments.openenv.foreign import ForeignConfig, SeededConfig
 from environments.openenv.sandbox import OpenEnvSandbox
 from environments.workers.build import MOBILEGYM
 from environments.workers.host import WorkerHost
 from environments.workers.processes import FOREIGN, PASSED, ProcessConfig, ProcessEnvironment, version_in
 from schemas.failure import FlywheelError, Probe
 from schemas.tables.task import TaskEntry
-from schemas.tables.trajectory import SeedSplit
 
 ADD = "Run `flywheel environments add mobilegym --from DIR` with your checkout of MobileGym."
 EvalMode = Literal["grounded", "text"]
 
 
-class MobileGymConfig(ProcessConfig):
+class MobileGymConfig(ProcessConfig, SeededConfig):
     """Phones of a MobileGym checkout (docs/mobilegym.md)."""
 
     folder: str = ""
@@ -48,9 +47,6 @@ class MobileGymConfig(ProcessConfig):
     """Time of the phone at the start of every trajectory, in ISO format; it stands still between actions."""
     timezone: str = "Asia/Shanghai"
     """Time zone of the phone and of the judges."""
-    seeds: dict[SeedSplit, SeedRange] = {}  # noqa: RUF012  (pydantic copies it)
-    """MobileGym's seeds for each split, such as `validation = {first = 42, count = 1}`. Seeds of other splits are sent
-    unchanged."""
 
     @field_validator("time")
     @classmethod

@@ -38,7 +38,23 @@ class SeedRange(Section):
     """Further fields of `reset` with these seeds, such as the server's name of the split."""
 
 
-class ForeignConfig(EnvironmentConfig):
+class SeededConfig(EnvironmentConfig):
+    """Keys of an environment with seeds of its own."""
+
+    seeds: dict[SeedSplit, SeedRange] = {}  # noqa: RUF012  (pydantic copies it)
+    """Seeds of the environment for each split, such as `validation = {first = 42, count = 1}`. Seeds of other splits
+    are sent unchanged."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> "SeededConfig":
+        for (one, ours), (other, theirs) in combinations(self.seeds.items(), 2):
+            apart = ours.first + ours.count <= theirs.first or theirs.first + theirs.count <= ours.first
+            if not apart and ours.reset == theirs.reset:
+                raise ValueError(f"seeds.{one} and seeds.{other} overlap: evaluation seeds would be trained on")
+        return self
+
+
+class ForeignConfig(SeededConfig):
     """An environment that answers OpenEnv's messages (docs/sandboxes.md)."""
 
     screenshot: str = "screenshot"
@@ -57,8 +73,6 @@ class ForeignConfig(EnvironmentConfig):
     """Fields of every `reset`."""
     seed_field: str = "seed"
     """Field of `reset` for the seed, such as `index` if the server counts instances."""
-    seeds: dict[SeedSplit, SeedRange] = {}  # noqa: RUF012  (pydantic copies it)
-    """Seeds of the environment for each split. Seeds of other splits are sent unchanged."""
     actions: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Message for each action type, with placeholders such as `{x}`. If empty, actions are sent in flywheel's own
     format."""
@@ -74,14 +88,6 @@ class ForeignConfig(EnvironmentConfig):
             if unknown := unknown_names(kind, template):
                 raise ValueError(f"{kind} has no {{{unknown[0]}}}")
         return actions
-
-    @model_validator(mode="after")
-    def _apart(self) -> "ForeignConfig":
-        for (one, ours), (other, theirs) in combinations(self.seeds.items(), 2):
-            apart = ours.first + ours.count <= theirs.first or theirs.first + theirs.count <= ours.first
-            if not apart and ours.reset == theirs.reset:
-                raise ValueError(f"seeds.{one} and seeds.{other} overlap: evaluation seeds would be trained on")
-        return self
 
     def takes(self, template: str) -> frozenset[str]:
         """Returns the types of action that a task accepts; empty if unknown."""

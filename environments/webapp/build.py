@@ -40,6 +40,7 @@ class Built:
     seconds: float
     bytes: int
     node: str
+    """Version of Node.js; empty if the build needs none."""
 
 
 def sources(snapshot: Path) -> Mapping[str, Path]:
@@ -129,21 +130,48 @@ def build_one(
         FlywheelError: npm is missing, or the build fails.
     """
     require_node()
+
+    def made(place: Path) -> Path:
+        shutil.copytree(source, place / "app", ignore=LEFT_OUT)
+        for command in (INSTALL, VITE):
+            _run(command, place / "app")
+        if not (place / "app" / "dist" / "index.html").is_file():
+            raise FlywheelError("its build makes no dist/index.html.")
+        return arranged(place / "app")
+
+    def node() -> str:
+        return subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+
+    return built_once(name, source, target, made, log, node)
+
+
+def built_once(
+    name: str,
+    source: Path,
+    target: Path,
+    made: Callable[[Path], Path],
+    log: Callable[[str], None],
+    node: Callable[[], str] = lambda: "",
+) -> Built:
+    """Makes a build and moves it into place, unless its folder has the build of this source.
+
+    Args:
+        name: its name in the record.
+        source: its source files; they are only read.
+        target: folder of the build, which the caller has locked (`alone`).
+        made: gets a temporary folder; returns the folder in it to keep.
+        log: is called with a line for each step.
+        node: returns the version of Node.js, for the record.
+    """
     digest, known = _digest(source), record_of(target)
     if known is not None and known.source == digest:
         log("  is there already")
         return known
     started = time.monotonic()
     with _workplace(target.parent / f"{BUILDING}{name}") as place:
-        shutil.copytree(source, place / "app", ignore=LEFT_OUT)
-        for command in (INSTALL, VITE):
-            _run(command, place / "app")
-        if not (place / "app" / "dist" / "index.html").is_file():
-            raise FlywheelError("its build makes no dist/index.html.")
-        kept = arranged(place / "app")
+        kept = made(place)
         size = sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())
-        node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        built = Built(name, digest, round(time.monotonic() - started, 1), size, node)
+        built = Built(name, digest, round(time.monotonic() - started, 1), size, node())
         (kept / RECORD).write_text(json.dumps(asdict(built)), "utf-8")
         if target.exists():
             target.rename(place / "old")

@@ -54,6 +54,8 @@ MODULES: Mapping[str, Module] = {
 }
 MOBILEGYM = Module("mobilegym", "playwright", (3, 11), (3, 13))
 """Requirements of MobileGym's `bench_env`, which is in the user's checkout; an environment of its own uses them."""
+ANDROIDWORLD = Module("androidworld", "android-env", (3, 11), (3, 12))
+"""Requirements of AndroidWorld, which is in the user's checkout; an environment of its own uses them."""
 
 
 @dataclass(frozen=True, slots=True)

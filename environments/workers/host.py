@@ -15,7 +15,7 @@ import struct
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from common.process import own_folder, terminate
 from common.supervisor import supervised
@@ -61,6 +61,8 @@ class WorkerHost(ProcessHost["WorkerProcess"]):
     """
 
     broken = (ServerLost, ServerRefused)
+    sandbox_class: ClassVar[type[WorkerSandbox]] = WorkerSandbox
+    """Class of the sandboxes."""
 
     def __init__(
         self, place: str, config: ForeignConfig, command: tuple[str, ...], variables: Mapping[str, str]
@@ -78,7 +80,7 @@ class WorkerHost(ProcessHost["WorkerProcess"]):
         """Makes a sandbox for an episode in the process."""
         process = self._process
         assert process is not None
-        return WorkerSandbox(self._config, lambda: process)
+        return self.sandbox_class(self._config, lambda: process)
 
 
 class WorkerProcess(OpenEnvSession):
