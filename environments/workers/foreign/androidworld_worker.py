@@ -48,10 +48,13 @@ class AndroidWorld:
         self._adb, self._serial = os.environ["FLYWHEEL_ADB"], f"emulator-{console}"
         # android_env restarts the adb server after every failed command, and the other emulators' workers use it, too.
         AdbController._restart_server = lambda self, timeout=None: None
-        self._env = env_launcher.load_and_setup_env(
-            console_port=console, adb_path=self._adb, grpc_port=int(os.environ["FLYWHEEL_GRPC_PORT"])
-        )
-        adb_utils.set_root_if_needed(self._env.controller)
+        try:
+            self._env = env_launcher.load_and_setup_env(
+                console_port=console, adb_path=self._adb, grpc_port=int(os.environ["FLYWHEEL_GRPC_PORT"])
+            )
+            adb_utils.set_root_if_needed(self._env.controller)
+        except Exception as error:
+            raise RuntimeError(f"AndroidWorld does not connect to {self._serial}: {_text(error)}") from error
         self._task: Any = None
 
     def reset(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +107,7 @@ class AndroidWorld:
             score = float(self._task.is_successful(self._env))
         except Exception as error:
             traceback.print_exc()
-            return self._failed(f"{type(error).__name__}: {error}")
+            return self._failed(_text(error))
         if not 0.0 <= score <= 1.0:
             return self._failed(f"a score of {score:g}, and scores are in [0, 1]")
         if score < 1.0 and not self._alive():  # a check may take an unreachable file for a missing one
@@ -274,6 +277,11 @@ def _clock(kind: Any, seed: int) -> Iterator[None]:
         yield
     finally:
         setattr(module, "datetime", datetime)  # noqa: B010
+
+
+def _text(error: Exception) -> str:
+    """Returns an error as one line; android_env's have several."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:400]
 
 
 def _package(activity: str) -> str:
