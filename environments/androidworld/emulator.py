@@ -54,16 +54,18 @@ class Emulator:
                 "console_ports", "gives adb no root rights",
                 "Make its virtual device from a system image without Google Play (`google_apis`).",
             )  # fmt: skip
-        try:
-            socket.create_connection(("127.0.0.1", self.grpc), CONNECT_S).close()
-        except OSError as error:
+        if not _listens(self.grpc):
             raise self._error(
                 "grpc_ports", f"has no gRPC service at port {self.grpc}", f"Start it with `-grpc {self.grpc}`."
-            ) from error
+            )
         api = self._property("ro.build.version.sdk")
         return f"{self.serial} (API {api}{'' if api == TESTED_API else f'; AndroidWorld is made for {TESTED_API}'})"
 
     def _connected(self) -> None:
+        if not _listens(SERVER_PORT):  # adb would start one, which no check is to do
+            raise FlywheelError(
+                f"`{self.key}.adb`: no adb server listens at port {SERVER_PORT}.", f"Start it: {self.adb} start-server"
+            )
         state = self._states().get(self.serial, "")
         if state == "device":
             return
@@ -109,3 +111,11 @@ def find_program(name: str, place: str) -> Path | None:
             return path
     found = shutil.which(name)
     return Path(found) if found else None
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), CONNECT_S).close()
+    except OSError:
+        return False
+    return True

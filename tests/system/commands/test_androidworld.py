@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from environments.android.demo import DemoPhone, Reply
+from environments.androidworld import emulator
 from environments.androidworld.build import SCRIPT
 from environments.androidworld.environment import AndroidWorldConfig, AndroidWorldEnvironment
 from environments.chromium.browser import find_browser
@@ -87,8 +88,10 @@ async def phone_and_world(tmp_path: Path) -> AsyncIterator[tuple[EmulatorLike, A
     shutil.copytree(FOLDER, folder)
     shutil.copy(LAUNCHER, folder / "checkout" / "android_world" / "env" / "env_launcher.py")
     phone = await EmulatorLike.start(find_browser())
+    patch = pytest.MonkeyPatch()
+    patch.setattr(emulator, "SERVER_PORT", phone.port)
     adb = tmp_path / "adb"
-    adb.write_text(f'#!/bin/sh\n[ "$1" = -P ] && shift 2\nexec {ADB} -P {phone.port} "$@"\n')
+    adb.write_text(f'#!/bin/sh\nif [ "$1" = -P ]; then shift 2; fi\nexec {ADB} -P {phone.port} "$@"\n')
     adb.chmod(0o755)
     try:
         with socket.create_server(("127.0.0.1", 0)) as grpc:
@@ -97,6 +100,7 @@ async def phone_and_world(tmp_path: Path) -> AsyncIterator[tuple[EmulatorLike, A
             config = AndroidWorldConfig.model_validate({"kind": "androidworld", "python": python, **given})
             yield phone, AndroidWorldEnvironment("world", config)
     finally:
+        patch.undo()
         await phone.end()
 
 

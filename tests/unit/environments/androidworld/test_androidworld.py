@@ -71,10 +71,12 @@ def phones(tmp_path: Path) -> Phones:
 
 
 @pytest.fixture
-def grpc() -> Iterator[int]:
-    """A port that accepts connections, as an emulator's gRPC service."""
+def grpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A port that accepts connections, as an emulator's gRPC service and the adb server do."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
+        port = server.getsockname()[1]
+        monkeypatch.setattr(emulators, "SERVER_PORT", port)
+        yield port
 
 
 @pytest.fixture
@@ -239,6 +241,10 @@ def test_each_state_of_an_emulator_has_its_fix(
     with sentence.raises(FlywheelError, "environments.world.grpc_ports", PORT=str(free)):
         world(grpc_ports=[free]).probes()[1].examine()
     (phones.folder / "broken").touch()
+    monkeypatch.setattr(emulators, "SERVER_PORT", free)
+    with sentence.raises(FlywheelError, "environments.world.adb", ADB=str(phones.adb), PORT=str(free)):
+        world().probes()[1].examine()
+    monkeypatch.setattr(emulators, "SERVER_PORT", grpc)
     with sentence.raises(FlywheelError, "environments.world.adb", ADB=str(phones.adb)):
         world().probes()[1].examine()
 
