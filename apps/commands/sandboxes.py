@@ -118,8 +118,8 @@ def add(
         return
     if name != "cua-gym-hub":
         hint = (
-            "There are mobilegym, androidworld (docs/NAME.md), cua-gym-hub (docs/webapps.md), "
-            f"{', '.join(MODULES)} (docs/sandboxes.md)."
+            "There are mobilegym (docs/mobilegym.md), androidworld (docs/androidworld.md), "
+            f"cua-gym-hub (docs/webapps.md), {', '.join(MODULES)} (docs/sandboxes.md)."
         )
         raise UsageError(f"There is no {name!r} to add.", hint)
     _refuse(name, {"--dir": folder, "--python": python})

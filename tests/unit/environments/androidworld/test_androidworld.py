@@ -2,6 +2,7 @@
 real package: tests/system/commands/test_androidworld.py)."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -31,6 +32,7 @@ from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, Trajec
 from schemas.observation import Outcome
 from schemas.tables.trajectory import SPLIT_STARTS
 from tests.androidworld import phone
+from tests.command import Call
 from tests.fixtures.sentences import Sentences
 
 STAND_IN = Path(__file__).parents[3] / "androidworld"
@@ -163,6 +165,24 @@ def test_a_folder_that_is_no_checkout_and_one_whose_tasks_cannot_be_listed_are_r
     with sentence.raises(FlywheelError):
         build(checkout, tmp_path / "androidworld", Path(sys.executable), lambda line: None)
     assert not (tmp_path / "androidworld").exists()
+
+
+def test_the_command_adds_a_checkout_and_refuses_what_it_does_not_use(
+    tmp_path: Path, flywheel: Call, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("environments.workers.build.add", lambda module, *rest: module)
+    monkeypatch.setattr("environments.workers.build.python_in", lambda folder: Path(sys.executable))
+    add = ("environments", "add", "androidworld")
+    for more in ((), ("--from", tmp_path), ("--from", STAND_IN, "--apps", "a")):
+        status, _, error = flywheel(*add, *more)
+        assert status
+        sentence(error)
+    status, output, _ = flywheel(*add, "--from", STAND_IN, "--dir", tmp_path / "world", "--json")
+    assert not status and json.loads(output)["config"] == str(tmp_path / "world" / SUITE)
+    status, _, error = flywheel("environments", "add", "andriodworld")
+    assert status
+    sentence(error)
 
 
 def test_a_missing_build_python_package_and_adb_are_named_with_the_fix(

@@ -11,7 +11,7 @@ import pytest
 from environments import programs
 from environments.programs import run
 from environments.workers import build
-from environments.workers.build import MOBILEGYM, MODULES, Module, add, find_python, python_in, record_of
+from environments.workers.build import ANDROIDWORLD, MOBILEGYM, MODULES, Module, add, find_python, python_in, record_of
 from schemas.failure import FlywheelError, UsageError
 from tests.fixtures.sentences import Sentences
 
@@ -124,7 +124,7 @@ def test_cube_without_a_python_3_12_says_so(
     assert find_python(MODULES["cube"]) == (kept, "3.12.99")
 
 
-@pytest.mark.parametrize("module", [*MODULES.values(), MOBILEGYM], ids=lambda module: module.name)
+@pytest.mark.parametrize("module", [*MODULES.values(), MOBILEGYM, ANDROIDWORLD], ids=lambda module: module.name)
 def test_every_line_of_a_lock_file_is_an_exact_version(module: Module) -> None:
     lines = module.lock.read_text().splitlines()
     assert lines and all(line.count("==") == 1 and " " not in line for line in lines)
