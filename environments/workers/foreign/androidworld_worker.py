@@ -128,7 +128,8 @@ class AndroidWorld:
         gone."""
         kind = action["type"]
         if kind == "wait":
-            time.sleep(WAIT_S if action["seconds"] is None else action["seconds"])
+            seconds = action.get("seconds")
+            time.sleep(WAIT_S if seconds is None else seconds)
             return None
         if kind == "open_app":
             return self._open(action["app_name"].strip())

@@ -442,7 +442,7 @@ def test_actions_are_lines_of_the_phones_shell(world: Callable[..., AndroidWorld
         act.Scroll(direction="left", x=0.5, y=0.25),
         act.Drag(x=0.0, y=0.0, to_x=1.0, to_y=1.0), act.PressHome(), act.PressBack(), act.PressRecent(),
         act.PressEnter(), act.Hotkey(key="ctrl a"), act.Terminal(command="ls"), act.Hotkey(key="f13"),
-        act.UseTool(name="tool", arguments={"a": 1}), act.Click(x=1.0, y=1.0), act.Wait(seconds=0.01),
+        act.UseTool(name="tool", arguments={"a": 1}), act.Click(x=1.0, y=1.0), act.Wait(seconds=0.01), act.Wait(),
     )  # fmt: skip
     assert found[:10] == [
         "input tap 30 60", "input tap 60 120; input tap 60 120", "input swipe 60 120 60 120 2000",
@@ -451,7 +451,7 @@ def test_actions_are_lines_of_the_phones_shell(world: Callable[..., AndroidWorld
     ]  # fmt: skip
     assert found[10] == "the phone did not perform hotkey: Error: Unknown command: keycombination"
     assert "cannot perform terminal" in found[11] and "f13" in found[12] and "no tool 'tool'" in found[13]
-    assert found[14:] == ["input tap 119 239", ""]
+    assert found[14:] == ["input tap 119 239", "", ""]
 
 
 @pytest.mark.slow
