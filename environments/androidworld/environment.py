@@ -30,6 +30,10 @@ from schemas.failure import FlywheelError, Probe, SandboxFailure, all_of
 from schemas.tables.task import TaskEntry
 
 ADD = "Run `flywheel environments add androidworld --from DIR` with your checkout of AndroidWorld."
+PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+"""Variables for the download of android_env's accessibility app, at each start of a worker."""
+LOCAL = "localhost,127.0.0.1"
+"""Addresses without a proxy, since gRPC reads the same variables."""
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -201,9 +205,12 @@ class AndroidWorldEnvironment(PythonEnvironment[AndroidWorldConfig]):
         return [Emulator(key, adb, console, grpc) for console, grpc in pairs]
 
     def _variables(self, emulator: Emulator) -> Mapping[str, str]:
-        given = {name: os.environ[name] for name in PASSED if name in os.environ}
+        given = {name: os.environ[name] for name in (*PASSED, *PROXIES) if name in os.environ}
+        direct = ",".join(filter(None, (LOCAL, os.environ.get("no_proxy") or os.environ.get("NO_PROXY"))))
         return {
             **given,
+            "no_proxy": direct,
+            "NO_PROXY": direct,
             "TZ": "UTC",  # AndroidWorld sets the phone to UTC
             "PYTHONPATH": str(FOREIGN),
             "FLYWHEEL_ANDROIDWORLD": str(self.folder / CHECKOUT),

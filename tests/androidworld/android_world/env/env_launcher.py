@@ -1,5 +1,6 @@
 """Connects to the phone whose file is next to the program adb."""
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ class Env:
         self._phone, self._file = phone, home / f"emulator-{console_port}.json"
         self.interaction_cache = ""
         self.controller = self
-        self.note(f"connected {grpc_port}")
+        self.note(f"connected {grpc_port} {os.environ.get('https_proxy')} {os.environ['no_proxy']}")
 
     @property
     def state(self) -> dict[str, Any]:

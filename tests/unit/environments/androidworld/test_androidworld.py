@@ -304,7 +304,7 @@ def test_the_state_at_the_end_is_scored_once_and_only_1_is_a_success(
 
     assert played(world(), "SwitchOnTwo", half) == [Outcome(True, 0.5)]
     done = phones.state()["done"]
-    assert done[:6] == ["connected " + done[0].split()[1], "root", "begin SwitchOn", "home", "hide", "end SwitchOn"]
+    assert done[1:6] == ["root", "begin SwitchOn", "home", "hide", "end SwitchOn"]
     assert done.count("begin SwitchOn") == done.count("end SwitchOn") == 3
 
 
@@ -407,6 +407,17 @@ def test_an_app_that_is_missing_or_was_not_set_up_fails_the_start(
     assert reason in failure.value.reason and "--perform_emulator_setup" in failure.value.reason
     assert played(world(), "NoApp", instruction) == ["Wait."]
     assert "begin Absent" not in phones.state()["done"]
+
+
+@pytest.mark.slow
+def test_a_worker_reaches_the_internet_by_the_proxy_and_its_emulator_without(
+    world: Callable[..., AndroidWorldEnvironment], phones: Phones, grpc: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "inside")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert played(world(), "NoApp", instruction) == ["Wait."]
+    assert phones.state()["done"][0] == f"connected {grpc} http://proxy:3128 localhost,127.0.0.1,inside"
 
 
 @pytest.mark.slow
