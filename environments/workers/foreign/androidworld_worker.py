@@ -102,26 +102,23 @@ class AndroidWorld:
         return shown(np.ascontiguousarray(picture), self._task.goal, touch_size=list(map(int, size)), **given)
 
     def _judged(self) -> dict[str, Any]:
-        """Returns the score of the current state, or the failure of the check or of the emulator."""
+        """Returns the score of the current state, or the failure of the check; raises RuntimeError if the emulator is
+        gone."""
         try:
             score = float(self._task.is_successful(self._env))
         except Exception as error:
             traceback.print_exc()
-            return self._failed(_text(error))
+            return self._unjudged(_text(error))
         if not 0.0 <= score <= 1.0:
-            return self._failed(f"a score of {score:g}, and scores are in [0, 1]")
-        if score < 1.0 and not self._alive():  # a check may take an unreachable file for a missing one
-            return self._failed("no answer")
+            return self._unjudged(f"a score of {score:g}, and scores are in [0, 1]")
+        if score < 1.0:  # a check may take a file that it cannot read for a missing one
+            self._require_alive("no answer")
         return self._answer(reward=score, done=True)
 
-    def _failed(self, reason: str) -> dict[str, Any]:
-        boundary, what = ("verifier", self._task.name) if self._alive() else ("sandbox", f"{self._serial} is gone")
-        return {
-            "observation": {},
-            "reward": None,
-            "done": True,
-            "metadata": {"failure": boundary, "reason": f"{what}: {reason}"},
-        }
+    def _unjudged(self, reason: str) -> dict[str, Any]:
+        self._require_alive(reason)
+        failure = {"failure": "verifier", "reason": f"{self._task.name}: {reason}"}
+        return {"observation": {}, "reward": None, "done": True, "metadata": failure}
 
     def _perform(self, action: dict[str, Any]) -> "str | None":
         """Performs an action; returns the reason if it has no effect, and raises RuntimeError if the emulator is
@@ -148,9 +145,8 @@ class AndroidWorld:
             try:
                 adb_utils.launch_app(name if name in packages else name.lower(), controller)
                 return None
-            except Exception:
-                if not self._alive():
-                    raise
+            except Exception as error:
+                self._require_alive(_text(error))
         near = get_close_matches(name.lower(), [*adb_utils.get_all_apps(controller), *packages], 3, 0.4)
         return f"the phone has no app {name!r}" + (f"; the nearest: {', '.join(near)}" if near else "")
 
@@ -171,8 +167,7 @@ class AndroidWorld:
         if ended.returncode == 0:
             return None
         last = (ended.stdout.strip().splitlines() or ["no output"])[-1][:200]
-        if not self._alive():
-            raise RuntimeError(f"{self._serial} is gone: {last}")
+        self._require_alive(last)
         return f"the phone did not perform {kind}: {last}"
 
     def _require_apps(self, task: Any) -> None:
@@ -191,11 +186,12 @@ class AndroidWorld:
             if activity and app not in WITHOUT_SNAPSHOT and self._shell(f"ls -d {snapshot}").returncode:
                 raise RuntimeError(f"{self._serial} has no snapshot of app {app} ({snapshot}); {hint}")
 
-    def _alive(self) -> bool:
-        try:
-            return self._shell(":", ALIVE_S).returncode == 0
-        except subprocess.TimeoutExpired:
-            return False
+    def _require_alive(self, reason: str) -> None:
+        """Raises RuntimeError with the reason if the emulator does not answer."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._shell(":", ALIVE_S).returncode == 0:
+                return
+        raise RuntimeError(f"{self._serial} is gone: {reason}")
 
     def _shell(self, line: str, limit_s: "float | None" = None) -> "subprocess.CompletedProcess[str]":
         """Runs a line of the phone's shell; raises TimeoutExpired."""

@@ -229,7 +229,7 @@ from androidworld_worker import AndroidWorld, task_of
 scores = []
 worker = AndroidWorld.__new__(AndroidWorld)
 worker._env, worker._serial = mock.MagicMock(), "emulator-5554"
-worker._alive = lambda: True
+worker._require_alive = lambda reason: None
 worker._answer = lambda **given: given
 for name in ("SimpleCalendarLocationOfEvent", "SportsTrackerActivityDuration", "TasksCompletedTasksForDate"):
     worker._task = task = task_of(name, 30, None)
