@@ -53,6 +53,8 @@ class AndroidWorldConfig(PythonConfig, SeededConfig):
     `emulator-5554` in `adb devices`."""
     grpc_ports: tuple[Port, ...] = (8554,)
     """Their gRPC ports (`emulator -grpc PORT`), in the same order."""
+    settle_s: Annotated[float, Field(ge=0)] = 2.0
+    """Seconds between an action and the wait for a stable screen, as in AndroidWorld's agent M3A."""
 
     @model_validator(mode="after")
     def _paired(self) -> "AndroidWorldConfig":
@@ -69,9 +71,11 @@ class AndroidWorldConfig(PythonConfig, SeededConfig):
 class AndroidWorldMessages(ForeignConfig):
     """The messages of a worker with an emulator."""
 
+    settle_s: float
+
     def fields_of(self, template: str) -> dict[str, Any]:
         """Returns the fields of `reset` for a task with any seed."""
-        return {"task": template}
+        return {"task": template, "settle_s": self.settle_s}
 
 
 class AndroidWorldSandbox(WorkerSandbox):
@@ -181,7 +185,7 @@ class AndroidWorldEnvironment(PythonEnvironment[AndroidWorldConfig]):
         config = self.config
         return AndroidWorldMessages(
             kind=config.kind, start_timeout_s=config.start_timeout_s, step_timeout_s=config.step_timeout_s,
-            lease_s=config.lease_s, seeds=config.seeds,
+            lease_s=config.lease_s, seeds=config.seeds, settle_s=config.settle_s,
         )  # fmt: skip
 
     @property

@@ -1,9 +1,9 @@
 """Serve the tasks of an AndroidWorld checkout, one after the other, on one running emulator.
 
-The fields of `reset` are `task` (`ContactsAddContact`) and `seed`. Tasks, parameters and success checks are those of
-the checkout's `android_world`, in the order of its own runner. An action arrives as a line of the phone's shell, which
-adb runs once: `android_env` would run a failed command again. `python androidworld_worker.py --list CHECKOUT` prints
-the checkout's tasks and families as JSON.
+The fields of `reset` are `task` (`ContactsAddContact`), `seed` and `settle_s` (seconds after an action). Tasks,
+parameters and success checks are those of the checkout's `android_world`, in the order of its own runner. An action
+arrives as a line of the phone's shell, which adb runs once: `android_env` would run a failed command again. `python
+androidworld_worker.py --list CHECKOUT` prints the checkout's tasks and families as JSON.
 
 Sources: AndroidWorld d9c569f, `suite_utils.py` (seeds, step limits, score), `episode_runner.py` and `agents/m3a.py`
 (order of calls, screens), `agents/m3a_utils.py` (touches on a turned screen); android_env 1.2.3, `adb_controller.py`.
@@ -56,10 +56,12 @@ class AndroidWorld:
         except Exception as error:
             raise RuntimeError(f"AndroidWorld does not connect to {self._serial}: {_text(error)}") from error
         self._task: Any = None
+        self._settle_s = 0.0
 
     def reset(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Sets a task up; raises ValueError for one that the checkout lacks, and RuntimeError for a missing app."""
         self.close()
+        self._settle_s = fields["settle_s"]
         task = task_of(fields["task"], fields["seed"], self._env)
         self._require_apps(task)
         np.random.seed(task.params.get("seed") or 0)
@@ -76,6 +78,8 @@ class AndroidWorld:
                 self._env.interaction_cache = action["content"]
             return self._judged()
         error = self._perform(action)
+        if action["type"] != "wait":
+            time.sleep(self._settle_s)
         if self._is_page and _is_over(self._env):
             return self._judged()
         return self._answer(reward=0.0, action_error=error)

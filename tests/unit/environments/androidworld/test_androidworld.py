@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -84,7 +85,14 @@ def grpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 @pytest.fixture
 def world(built: Path, phones: Phones, grpc: int) -> Callable[..., AndroidWorldEnvironment]:
     def make(**keys: Any) -> AndroidWorldEnvironment:
-        given = {"folder": str(built), "python": sys.executable, "adb": str(phones.adb), "grpc_ports": [grpc], **keys}
+        given = {
+            "folder": str(built),
+            "python": sys.executable,
+            "adb": str(phones.adb),
+            "grpc_ports": [grpc],
+            "settle_s": 0,
+            **keys,
+        }
         config = AndroidWorldConfig.model_validate({"kind": "androidworld", **given})
         return AndroidWorldEnvironment("world", config)
 
@@ -463,6 +471,22 @@ def test_actions_are_lines_of_the_phones_shell(world: Callable[..., AndroidWorld
     assert found[10] == "the phone did not perform hotkey: Error: Unknown command: keycombination"
     assert "cannot perform terminal" in found[11] and "f13" in found[12] and "no tool 'tool'" in found[13]
     assert found[14:] == ["input tap 119 239", "", ""]
+
+
+@pytest.mark.slow
+def test_a_screen_is_given_time_after_an_action_but_not_after_a_wait(
+    world: Callable[..., AndroidWorldEnvironment], phones: Phones
+) -> None:
+    async def seconds(sandbox: Sandbox) -> list[float]:
+        found = list[float]()
+        for action in (act.Wait(seconds=0.01), act.PressHome()):
+            before = time.monotonic()
+            await sandbox.perform(action)
+            found.append(time.monotonic() - before)
+        return found
+
+    ((waited, pressed),) = played(world(settle_s=3), "Write", seconds)
+    assert waited < 3 <= pressed
 
 
 @pytest.mark.slow
