@@ -2,12 +2,12 @@
 real package: tests/system/commands/test_androidworld.py)."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 import tomllib
@@ -619,8 +619,12 @@ def test_a_worker_that_is_killed_fails_its_lease_and_the_next_one_has_the_same_t
 
 def _workers(adb: Path) -> list[int]:
     """Ids of the worker's processes, which have this program adb."""
-    listed = subprocess.run(["ps", "eww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if f"FLYWHEEL_ADB={adb}" in line]
+    found = list[int]()
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # another user's process, or one that just ended
+            if f"FLYWHEEL_ADB={adb}".encode() in file.read_bytes():
+                found.append(int(file.parent.name))
+    return found
 
 
 @pytest.mark.slow
