@@ -3,7 +3,7 @@
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -15,10 +15,12 @@ import psutil
 import pyarrow as pa
 import pyarrow.dataset as pads
 from deltalake import DeltaTable
+from pydantic import ValidationError
 
 from common.process import home
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError, UsageError
+from schemas.problem import named_problem
 from schemas.table import SCHEMA_VERSION, Row, Table
 from schemas.tables import TABLES
 from storage import filters, upkeep
@@ -59,7 +61,7 @@ class Lake:
         self._lock = threading.RLock()
         self._noted: list[set[str]] = []
         self._texts = TextIndex()
-        self._tombstones = Tombstones(self._forgotten)
+        self._tombstones = Tombstones(self.forgotten)
         self._copies = None if place.local or not config.cache_mb else self._cache(config.cache_mb * 1_000_000)
         self._tables = {
             name: StoredTable(contract, place, self._lock, self._copies) for name, contract in TABLES.items()
@@ -124,15 +126,15 @@ class Lake:
         checked, and a step of an evaluation has the fields of `steps`.
 
         Raises:
-            LakeError: the table is unknown, an Arrow table is of another one, the disk is full, or the storage is
-                unreachable.
-            pydantic.ValidationError: a row does not fit the table's schema.
+            LakeError: the table is unknown, a row does not fit it, an Arrow table is of another one, the disk is full,
+                or the storage is unreachable.
         """
         stored = self._table(table)
         batch = self._tombstones.without(stored.contract, _batch(stored.contract, rows))
         return stored.append(batch) if batch.num_rows else 0
 
-    def _forgotten(self) -> set[str]:
+    def forgotten(self) -> set[str]:
+        """Return the ids of forgotten trajectories, and of recordings without a trajectory."""
         return set(self.read("forgotten", ["trajectory_id"])["trajectory_id"].to_pylist())
 
     def upsert(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> None:
@@ -389,4 +391,24 @@ def _batch(contract: Table, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) 
         if named != contract.name:
             raise LakeError(f"`{contract.name}`: the rows are of table `{named}`.", "Write rows to their own table.")
         return last_of_each_key(table.select(contract.schema.names).cast(contract.schema), contract.key)
-    return last_of_each_key(contract.arrow(rows), contract.key)
+    whole = list(rows)
+    try:
+        return last_of_each_key(contract.arrow(whole), contract.key)
+    except ValidationError as error:
+        raise _refusal(contract, whole, error) from error
+
+
+def _refusal(contract: Table, rows: Sequence[Row | Mapping[str, Any]], error: ValidationError) -> LakeError:
+    """Return the error about the first row that does not fit, with its table, number, field and key."""
+    for number, row in enumerate(rows):
+        try:
+            contract.arrow([row])
+        except ValidationError as found:
+            error = found
+        else:
+            continue
+        given: Mapping[str, Any] = row.model_dump() if isinstance(row, Row) else row
+        named = ", ".join(f"{name} {given[name]!r}"[:80] for name in contract.key if name in given)
+        problem = f"`{contract.name}`: row {number}{f' ({named})' if named else ''}: {named_problem(error)}."
+        return LakeError(problem, f"The columns of `{contract.name}` are in docs/tables.md; nothing was written.")
+    raise AssertionError

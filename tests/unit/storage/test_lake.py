@@ -166,6 +166,16 @@ def test_rows_that_a_table_returned_go_to_no_other_table(lake: Lake, row, senten
     assert lake.append("steps", lake.read("steps")) == 0 and not lake.count("evaluation_steps")
 
 
+def test_a_row_that_does_not_fit_is_named_with_its_table_number_and_key(
+    lake: Lake, row: Rows, sentence: Sentences
+) -> None:
+    with sentence.raises(LakeError):
+        lake.append("steps", [row("steps"), {**row("steps", step=1), "screen_width": "wide"}])
+    with sentence.raises(LakeError):
+        lake.upsert("steps", [{"trajectory_id": "t1"}])
+    assert not lake.count("steps")
+
+
 def test_rows_already_there_make_no_new_version(lake: Lake, row) -> None:
     lake.append("steps", [row("steps")])
     version = lake.version("steps")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from pydantic import ValidationError
 
 from apps.commands.forgetting import forget_trajectories
 from apps.commands.lineage import lineage_of
@@ -15,7 +14,7 @@ from curation.converters.format import FORMATS
 from environments.catalog import catalog
 from flywheel import OpenLake
 from schemas.config import Config, config_of
-from schemas.failure import UsageError
+from schemas.failure import LakeError, UsageError
 from schemas.tables.evaluation_trajectory import EvaluationStep, EvaluationTrajectory
 from schemas.tables.task import GuiTask
 from storage.catalog import FOLDER, ask
@@ -146,7 +145,7 @@ def test_what_a_killed_evaluation_kept_is_replaced_by_the_whole_trajectory(
 def test_tables_of_data_refuse_rows_of_evaluations(config: Config, lake: Lake) -> None:
     evaluate(config, lake)
     for table, kind in (("trajectories", EvaluationTrajectory), ("steps", EvaluationStep)):
-        with pytest.raises(ValidationError):
+        with pytest.raises(LakeError, match=f"`{table}`: row 0"):
             lake.append(table, lake.rows(kind)[:1])
     assert not lake.count("trajectories") and not lake.count("steps")
 
