@@ -12,11 +12,11 @@ Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from curation.converters.atif.computer import TOOLS
+from curation.converters.atif.computer import DONE, TOOLS, kind_of
 from curation.converters.atif.document import (
     BETWEEN,
     COMPUTER_1,
@@ -44,6 +44,7 @@ from curation.converters.exchanged import (
 from curation.converters.files import ImportSource, Target, fields_of, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.search import is_visible
+from models.families.code.calls import NoAction, is_unset
 from schemas.action import TYPES
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"
@@ -109,14 +110,23 @@ class Atif(Format):
         if known is None:
             kept = {"document": _renamed(document, pictures, reading.first), "unit": unit}
             reward = _reward(document, source, file)
-            ends = steps[-1].actions if steps else ()
-            stated = stated_outcome(ends[-1] if ends else None, calls[-1] if calls else "")
-            success = stated if reward is None else reward >= 1.0
+            success = _stated(document, steps) if reward is None else reward >= 1.0
             about = About(reward=reward if reward is not None and -1.0 <= reward <= 1.0 else None)
         name = document.trajectory_id or document.session_id or place.file
         extra = {self.name: kept} if kept else {}
         record = Exchanged(name, reading.asked, steps, success, after=after, about=about, extra=extra)
         return with_metadata(record, known, place)
+
+
+def _stated(document: Document, steps: Sequence[ExchangedStep]) -> bool | None:
+    """Return the outcome that the status of a last `terminate` states; None if there is none."""
+    calls = [one for step in document.steps for one in step.tool_calls or () if one.function_name != DONE]
+    actions = steps[-1].actions if steps else ()
+    try:
+        kind, fields = kind_of(calls[-1].function_name, calls[-1].arguments) if calls else ("", {})
+    except NoAction:
+        return None
+    return None if is_unset(fields.get("status")) or not actions else stated_outcome(actions[-1], kind)
 
 
 def _reading(

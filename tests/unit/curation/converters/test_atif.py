@@ -84,6 +84,37 @@ def targets(record: Exchanged) -> list[bool]:
     return [record.is_target(step) for step in range(len(record.steps))]
 
 
+CLICKED = {"type": "click", "x": 25, "y": 10}
+
+
+@pytest.mark.parametrize(
+    ("calls", "outcome"),
+    [
+        ([call("computer", type="terminate", status="success")], True),
+        ([call("computer", type="terminate", status="failure")], False),
+        ([call("computer", type="terminate")], None),
+        ([call("computer", type="terminate", status="paused")], None),
+        ([call("computer_action", type="terminate", status="failure"), call("mark_task_complete", "d")], False),
+        ([call("computer", "a", **CLICKED), call("computer", "b", type="terminate", status="failure")], False),
+        ([call("computer", type="answer", text="42")], None),
+        ([call("computer", **CLICKED)], None),
+    ],
+)
+def test_a_last_terminate_is_the_outcome(calls: list[dict[str, Any]], outcome: bool | None, tmp_path: Path) -> None:
+    record = read(tmp_path / "in", agent(call("computer", **CLICKED), shown=1), agent(*calls))
+    assert record.success is outcome
+    (again,) = taken(FORM, written(FORM, [record], tmp_path / "out"))
+    assert (again.success, actions(again)) == (outcome, actions(record))
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_a_reward_is_the_outcome_whatever_a_last_terminate_says(reward: float, tmp_path: Path) -> None:
+    status = "failure" if reward else "success"
+    last = agent(call("computer", type="terminate", status=status))
+    given = {"final_metrics": {"extra": {"reward": reward}}}
+    assert read(tmp_path, agent(call("computer", **CLICKED), shown=1), last, **given).success is bool(reward)
+
+
 @pytest.mark.parametrize(
     ("arguments", "action"),
     [

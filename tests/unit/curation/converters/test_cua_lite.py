@@ -178,6 +178,32 @@ def test_how_a_trajectory_ends_is_an_action(ending: Message, others: Message, ac
 
 
 @pytest.mark.parametrize(
+    ("ending", "others", "outcome"),
+    [
+        (reply(call("terminate", {"status": "success"}, 9)), {}, True),
+        (reply(call("terminate", {"status": "failure"}, 9)), {}, False),
+        (reply(acts(OPEN, number=8), call("terminate", {"status": "failure"}, 9)), {}, False),
+        (DONE, {"terminate_status": "success"}, True),
+        (DONE, {"terminate_status": "failure"}, False),
+        (DONE, {}, None),
+        ({"role": "assistant", "content": [text("Then terminate it.")]}, {}, None),
+        (reply(call("response", {"text": "42"}, 9)), {}, None),
+        (reply(call("report_infeasible", {"reason": "no rights"}, 9)), {}, None),
+        (reply(acts(OPEN, number=9)), {}, None),
+        (reply(call("terminate", {"status": "success"}, 9)), {"episode_return": 0.0}, False),
+        (reply(call("terminate", {"status": "failure"}, 9)), {"episode_return": 1.0}, True),
+    ],
+)
+def test_a_last_terminate_is_the_outcome_unless_there_is_a_return(
+    ending: Message, others: Message, outcome: bool | None, tmp_path: Path
+) -> None:
+    (record,) = taken(CuaLite(), stored(tmp_path / "in", [*CHAT[:3], ending], metadata(**others)))
+    assert record.success is outcome
+    (again,) = taken(CuaLite(), written(CuaLite(), [record], tmp_path / "out"))
+    assert (again.success, again.steps) == (record.success, record.steps)
+
+
+@pytest.mark.parametrize(
     "item",
     [
         {"action": "hold_key", "keys": ["a"], "duration": 1}, {"action": "click", "button": "right", "clicks": 2},
