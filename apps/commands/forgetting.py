@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from apps.commands.lineage import NAMED
@@ -26,6 +26,8 @@ from tasks.shared.lease import iteration_lock, require_free
 from tasks.shared.trajectories import trajectories_beginning
 
 NO_REASON = "no reason was given"
+ACTED, RECORDED = ("trajectories", "evaluation_trajectories"), "recordings"
+"""Tables whose rows can be forgotten by their `trajectory_id`."""
 SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")
 """Data files of an interrupted training in the work folder; a training writes them again."""
 
@@ -37,6 +39,8 @@ class Erased:
     trajectories: list[str]
     with_them: list[str]
     """The removed trajectories that repeat steps of the named ones."""
+    recordings: list[str]
+    """Those of `trajectories` that are ids of recordings without a trajectory."""
     policies: dict[str, list[str]]
     """Policies whose training read the removed trajectories, by trajectory."""
     through: list[str]
@@ -56,6 +60,8 @@ class Erased:
 def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run: bool = False) -> Erased:
     """Removes trajectories, and trajectories that repeat their steps, from the whole lake.
 
+    A recording that was imported without an event log has no trajectory; its own id removes it.
+
     A record of the ids is written first. From then on, no process writes the trajectories again, and the same command
     finishes an interrupted removal. Exports, and copies of the lake, are not changed.
 
@@ -66,10 +72,10 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     require_idle(lake)
     before = {row.trajectory_id: row for row in lake.rows(Forgotten, {"trajectory_id": list(names)})}
     where = {"trajectory_id": list(names)}
-    tables = ("trajectories", "evaluation_trajectories")
-    there = {name for table in tables for name in lake.read(table, ["trajectory_id"], where)[0].to_pylist()}
+    acted, recorded = _found_in(lake, where, *ACTED), _found_in(lake, where, RECORDED)
+    there = acted | recorded
     if unknown := sorted(set(names) - there - before.keys()):
-        begin_so = trajectories_beginning(lake, unknown[0])[:NAMED]
+        begin_so = trajectories_beginning(lake, unknown[0], (*ACTED, RECORDED, "forgotten"))[:NAMED]
         which = f"use a full id: {', '.join(begin_so)}" if begin_so else "ids are in the report"
         raise UsageError(f"There is no trajectory `{unknown[0]}` in {lake.uri}.", f"Nothing was removed; {which}.")
     with_them = successors(lake, names)
@@ -84,6 +90,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     found = Erased(
         trajectories=sorted(everything),
         with_them=sorted(with_them),
+        recordings=sorted(recorded - acted),
         policies={name: policies[name] for name in sorted(policies)},
         through=through,
         unknown=unknown,
@@ -97,6 +104,11 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
         with iteration_lock(lake):
             _remove(lake, doomed, policies, reason or NO_REASON)
     return found
+
+
+def _found_in(lake: Lake, where: Mapping[str, list[str]], *tables: str) -> set[str]:
+    """Returns the ids of trajectories in the rows of tables that fulfil a condition."""
+    return {name for table in tables for name in lake.read(table, ["trajectory_id"], where)[0].to_pylist()}
 
 
 def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
@@ -161,8 +173,13 @@ def _drop_pages(lake: Lake, names: Collection[str]) -> None:
 
 
 def _used_pictures(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:
-    """Returns the screenshots that another trajectory now uses."""
-    found = set[str]()
+    """Returns the screenshots that another trajectory, recording, annotation or rendered page now uses."""
+    found = set(lake.read("pages", ["sha256"], {"sha256": list(pictures)})["sha256"].to_pylist())
+    for column in ("before", "after"):
+        rows = lake.read("annotations", ["trajectory_id", column], {column: list(pictures)}).to_pylist()
+        found |= {row[column] for row in rows if row["trajectory_id"] not in doomed}
+    for row in lake.read(RECORDED, ["trajectory_id", "frames"]).to_pylist():
+        found |= set() if row["trajectory_id"] in doomed else set(pictures) & set(row["frames"])
     for table in ("steps", "evaluation_steps"):
         for column in ("screenshot", "next_screenshot"):
             rows = lake.read(table, ["trajectory_id", column], {column: list(pictures)}).to_pylist()
@@ -176,7 +193,11 @@ def show_forgotten(found: Erased) -> None:
     """Prints the result."""
     console = out()
     word = "would be forgotten" if found.dry_run else "forgotten"
-    console.print(f"{counted(len(found.trajectories), 'trajectory', 'trajectories')} {word}")
+    alone = len(found.recordings)
+    acted = counted(len(found.trajectories) - alone, "trajectory", "trajectories")
+    parts = [acted] if len(found.trajectories) > alone else []
+    parts += [f"{counted(alone, 'recording')} without a trajectory"] if alone else []
+    console.print(f"{', '.join(parts)} {word}")
     if found.with_them:
         console.print(f"with them, since they repeat their steps: {', '.join(found.with_them)}", soft_wrap=True)
     for table, count in found.rows.items():

@@ -6,14 +6,16 @@ from collections.abc import Collection
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.shared.policies import made_from, policies
-from tasks.shared.training_ledger import read_by
+from tasks.shared.training_ledger import read_by, watches
 
 
-def trained_on(lake: Lake, policy: PolicyVersion) -> list[str]:
-    """Lists the trajectories whose data a policy's training read."""
-    ct = json.loads(policy.config).get("train", {}).get("ct", {})
+def trained_on(lake: Lake, policy: PolicyVersion, recordings: bool = False) -> list[str]:
+    """Lists the trajectories whose data a policy's training read, with `recordings` also recordings without one."""
+    train = json.loads(policy.config).get("train", {})
+    ct = train.get("ct", {})
     perceives = bool(ct.get("perception") or ct.get("video"))
-    return sorted(read_by(lake, policy.method, policy.iteration, policy.pins, perceives))
+    seen = recordings and watches(policy.method, train)
+    return sorted(read_by(lake, policy.method, policy.iteration, policy.pins, perceives, seen))
 
 
 def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -25,7 +27,7 @@ def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]]
         if lake.missing(policy.pins):
             unknown.append(version)
             continue
-        for name in found.keys() & set(trained_on(lake, policy)):
+        for name in found.keys() & set(trained_on(lake, policy, recordings=True)):
             found[name].append(version)
     return found, unknown
 

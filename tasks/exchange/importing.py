@@ -125,6 +125,8 @@ class ImportResult(StageResult):
     """Number of new screen recordings, with and without an event log."""
     frames: int = 0
     """Number of their kept frames."""
+    forgotten: int = 0
+    """Number of records that `flywheel forget` removed earlier; they are not imported again."""
     decisions: int
     """Number of new decisions of reviewers."""
 
@@ -141,6 +143,8 @@ class ImportResult(StageResult):
             parts = [*(parts if new or already else []), shown]
         if repeated:
             parts.append(f"{counted(repeated, 'record')} {'is' if repeated == 1 else 'are'} the same as an earlier one")
+        if self.forgotten:
+            parts.append(f"{counted(self.forgotten, 'record')} forgotten earlier, left out")
         if self.unreadable:
             unread = f"{counted(self.unreadable, 'step')} without an action that could be read"
             parts.append(f"{unread} (kept as text, with the reason)")
@@ -200,13 +204,13 @@ def has_new(config: Config, request: Request, name: str) -> bool:
             unfinished = result_of(lake, IMPORTS - number, _LAST) is None
             _check_outcome(there, request, IMPORTS - number, unfinished)
             return unfinished
-    records = _taken(lake, request)
+    records, forgotten = _taken(lake, request), lake.forgotten()
     while chunk := list(islice(records, TOGETHER)):
         theirs = [one for one in chunk if not _is_own(lake, one)]
-        names = {id_of(lake.lake_id, one) for one in theirs if one.steps}
+        names = {id_of(lake.lake_id, one) for one in theirs if one.steps} - forgotten
         if names and lake.count("trajectories", {"trajectory_id": sorted(names)}) < len(names):
             return True
-        recorded = {id_of(lake.lake_id, one) for one in theirs if one.recording}
+        recorded = {id_of(lake.lake_id, one) for one in theirs if one.recording} - forgotten
         if recorded and lake.count("recordings", {"recording_id": sorted(recorded)}) < len(recorded):
             return True
     return False
@@ -343,7 +347,8 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
             open_ |= {one.trajectory.trajectory_id for one in new if one.trajectory.success is None}
             progress.advance(shown, len(chunk))
     counts = {"trajectories": len(mine), "steps": sum(mine.values()), "already": len(theirs.names)}
-    counts["repeated"] = theirs.records - len(mine) - len(theirs.names) - films.alone
+    counts["repeated"] = theirs.records - len(mine) - len(theirs.names) - films.alone - theirs.forgotten
+    counts["forgotten"] = theirs.forgotten
     counts |= {"recordings": films.count, "frames": films.frames}
     counts["without_outcome"] = len(open_)
     return {**counts, "unreadable": sum(unread.values()), "decisions": write_decisions(lake, theirs.decided)}
@@ -404,6 +409,8 @@ class Home:
     names: set[str] = field(default_factory=set[str])
     records: int = 0
     """Number of records read, new and repeated records included."""
+    forgotten: int = 0
+    """Number of records that were forgotten."""
     decided: list[tuple[str, Sequence[ImportedReview]]] = field(
         default_factory=list[tuple[str, Sequence[ImportedReview]]]
     )
@@ -447,8 +454,12 @@ class _Films:
 def _chunks(lake: Lake, request: Request, of: Import, theirs: Home, films: _Films) -> Iterator[list[ImportedRows]]:
     """Yield the rows of all records in chunks, without trajectories that this lake exported, and write recordings."""
     chunk, weight = list[ImportedRows](), 0
+    forgotten = lake.forgotten()
     for found in _taken(lake, request):
         theirs.records += 1
+        if id_of(lake.lake_id, found) in forgotten:
+            theirs.forgotten += 1
+            continue
         if _is_own(lake, found):
             theirs.names.add(found.about.trajectory_id)
             theirs.decided += [(found.about.trajectory_id, found.decided)]

@@ -84,7 +84,9 @@ def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
     return [one for one in found if _read(one, source, only)]
 
 
-def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], perceives: bool) -> set[str]:
+def read_by(
+    lake: Lake, method: str, iteration: int, pins: Mapping[str, int], perceives: bool, watches: bool = False
+) -> set[str]:
     """Return the ids of the trajectories whose data a training reads.
 
     Depending on the method, a training reads groups or the policy's trajectories of its iteration, pairs, or all routed
@@ -96,6 +98,7 @@ def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], pe
         iteration: iteration of the policy that the training makes.
         pins: table versions; without versions of verdicts and trajectories, the result is empty.
         perceives: whether the training also reads perception data.
+        watches: whether it also reads questions about recordings. A recording without a trajectory counts by its id.
     """
     source = _source(method)
     if not {"verdicts", "trajectories"} <= pins.keys() or (source is DataSource.PAIRS and "pairs" not in pins):
@@ -113,7 +116,22 @@ def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], pe
         return {name for side in sides for name in pairs[side].to_pylist() if name}
     routes = ["ct"] if source is DataSource.FAILURES and not perceives else ["sft", "ct"]
     decisions = ask(lake, "decisions", pins, iteration=None).to_pylist()
-    return {row["trajectory_id"] for row in decisions if row["route"] in routes}
+    read = {row["trajectory_id"] for row in decisions if row["route"] in routes}
+    return read | _recordings(lake, pins) if watches and "annotations" in pins else read
+
+
+def _recordings(lake: Lake, pins: Mapping[str, int]) -> set[str]:
+    """Return the ids of the recordings without a trajectory that have questions."""
+    asked = lake.read("annotations", ["trajectory_id"], {"kind": "video"}, pins["annotations"])[0].to_pylist()
+    acted = lake.read("trajectories", ["trajectory_id"], {"trajectory_id": sorted({*asked})}, pins["trajectories"])
+    return {*asked} - {*acted["trajectory_id"].to_pylist()}
+
+
+def watches(method: str, train: Mapping[str, Any]) -> bool:
+    """Whether a training of a method with the settings `train` reads questions about recordings."""
+    source = _source(method)
+    shares = train if source is DataSource.ACCEPTED else train.get("ct", {}) if source is DataSource.FAILURES else {}
+    return bool(shares.get("video"))
 
 
 def imitates(method: str) -> bool:

@@ -25,7 +25,7 @@ from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of, write
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import champion, made_in, measured_ancestor, policy_row, register, version_of
 from tasks.shared.reviews import settle
-from tasks.shared.training_ledger import read_by
+from tasks.shared.training_ledger import read_by, watches
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import group_material, ppo_material
 from tasks.train.preferences import preference_material
@@ -115,7 +115,8 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainResult:
 def read_for(config: Config, lake: Lake, recipe: PolicyRecipe) -> set[str]:
     """Return the ids of the trajectories whose data a training reads."""
     train = config.train
-    return read_by(lake, train.method, recipe.iteration, recipe.pins, bool(train.ct.perception or train.ct.video))
+    perceives, seen = bool(train.ct.perception or train.ct.video), watches(train.method, train.model_dump())
+    return read_by(lake, train.method, recipe.iteration, recipe.pins, perceives, seen)
 
 
 def require_kept(lake: Lake, read: set[str]) -> None:

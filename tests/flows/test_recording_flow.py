@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import flywheel
+from apps.commands.forgetting import forget_trajectories
 from curation.video import facts_of
 from flows.data import import_data
 from learning.data.sample import Screenshots, read_samples
@@ -13,6 +14,7 @@ from learning.engines.fsdp.chats import Chats
 from models.random_vlm import build_random
 from schemas.config import Config
 from schemas.context import ContextRule
+from schemas.tables.stage import HEADLINE
 from storage.lake import Lake
 from tasks.exchange.importing import Request
 from tasks.shared.material import write_pictures
@@ -75,3 +77,23 @@ def test_a_folder_of_recordings_becomes_steps_and_frames_and_is_there_once_only(
     again = import_data(small, request)
     assert (again["iteration"], again["trajectories"], again.get("recordings", 0)) == (None, 0, 0)
     assert lake.count("recordings") == 2
+
+
+@pytest.mark.slow
+def test_a_forgotten_recording_is_not_imported_again(small: Config, tmp_path: Path) -> None:
+    film(tmp_path / "in" / "alone.webm", 50.0)
+    request = Request(format="recording", path=tmp_path / "in", instruction="Say hi.")
+    import_data(small, request)
+    lake = Lake.open(small.lake)
+    (row,) = lake.read("recordings").to_pylist()
+    frames = {"sha256": row["frames"]}
+    assert forget_trajectories(lake, [row["recording_id"]], "").recordings == [row["recording_id"]]
+    assert not lake.count("recordings") + lake.count("annotations") + lake.count("screenshots", frames)
+    again = import_data(small, request)
+    assert (again["iteration"], lake.count("screenshots", frames)) == (None, 0)
+    film(tmp_path / "in" / "logged.mp4")
+    log(tmp_path / "in" / "logged.jsonl")
+    more = import_data(small, request)
+    assert [more[name] for name in ("trajectories", "recordings", "forgotten", "repeated")] == [1, 1, 1, 0]
+    assert "1 record forgotten earlier, left out" in more[HEADLINE]
+    assert [one["source"] for one in lake.read("recordings").to_pylist()] == ["logged.mp4"]

@@ -82,6 +82,66 @@ def test_what_a_cut_short_training_a_report_and_pages_of_quality_kept_of_it_goes
     assert not lake.blobs.store.exists("data_docs/iteration-0000/steps.html")
 
 
+def recorded(lake: Lake, name: str, frames: list[str]) -> None:
+    """Writes a recording without a trajectory, with a question about it."""
+    png, now = lake.read("screenshots").to_pylist()[0], utc_now()
+    lake.append("screenshots", [{**png, "sha256": frame} for frame in frames])
+    recording = {
+        "recording_id": name, "iteration": -3, "trajectory_id": name, "source": f"{name}.mp4",
+        "source_sha256": "0" * 64, "license": "mit", "width": 50, "height": 40, "rate": 4.0, "seconds": 2.0, "frames": frames,
+        "times": [float(at) for at in range(len(frames))], "step_times": [],
+    }  # fmt: skip
+    asked = {
+        "annotation_id": f"asked-{name}", "trajectory_id": name, "step": 0, "iteration": -3, "kind": "video",
+        "author": "pixels", "thought": "At 1.0 s.", "action": None, "before": None, "after": None, "created_at": now,
+        "question": "When does the screen change?", "recording": name, "begin_s": 0.0, "end_s": 2.0,
+    }  # fmt: skip
+    lake.append("recordings", [recording])
+    lake.append("annotations", [asked])
+
+
+def test_a_recording_without_a_trajectory_is_forgotten_with_its_questions_and_the_frames_that_only_it_shows(
+    own: Place, capsys: pytest.CaptureFixture[str], sentence: Sentences
+) -> None:
+    lake, lone = own.lake, "f" * 24
+    recorded(lake, lone, ["a" * 64, "b" * 64])
+    recorded(lake, "e" * 24, ["b" * 64, "c" * 64])
+    with sentence.raises(UsageError, lake.uri):
+        forget_trajectories(lake, [lone[:12]], "")
+    found = forget_trajectories(lake, [lone], "a face is in it")
+    assert (found.trajectories, found.recordings, found.policies) == ([lone], [lone], {lone: []})
+    assert found.rows == {"recordings": 1, "annotations": 1, "screenshots": 1}
+    assert files_that_hold(lake, lone) == [] and files_that_hold(lake, "a" * 64) == []
+    assert lake.count("screenshots", {"sha256": ["b" * 64, "c" * 64]}) == 2
+    recorded(lake, lone, ["b" * 64])
+    assert not lake.count("recordings", {"trajectory_id": lone})
+    show_forgotten(found)
+    sentence(capsys.readouterr().out)
+
+
+def test_a_policy_that_learned_from_a_recording_without_a_trajectory_is_named(own: Place) -> None:
+    lake, lone = own.lake, "f" * 24
+    recorded(lake, lone, ["a" * 64])
+    (row,) = lake.read("policies", where={"policy_version": "policy-0001"}).to_pylist()
+    pins = {**json.loads(row["data_versions"]), "annotations": lake.version("annotations")}
+    settings = json.loads(row["config"])
+    for share in (0.0, 0.2):
+        settings = {**settings, "train": {**settings.get("train", {}), "video": share}}
+        lake.upsert("policies", [{**row, "data_versions": json.dumps(pins), "config": json.dumps(settings)}])
+        found = forget_trajectories(lake, [lone], "", dry_run=True)
+        assert found.policies == {lone: ["policy-0001"] if share else []}
+    assert lone not in lineage_of(lake, "policy-0001").trajectories
+
+
+def test_a_frame_that_a_recording_shows_stays_when_a_removal_that_was_cut_short_ends(own: Place) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    recorded(lake, "e" * 24, ["b" * 64])
+    row = {"reason": "x", "policies": [], "screenshots": ["b" * 64], "done": False, "created_at": utc_now()}
+    lake.append("forgotten", [{"trajectory_id": name, **row}])
+    forget_trajectories(lake, [name], "")
+    assert lake.count("screenshots", {"sha256": "b" * 64}) == 1
+
+
 def test_pinned_versions_stay_readable_without_it(own: Place) -> None:
     lake, name = own.lake, used_one(own.lake)
     before = lineage_of(lake, "policy-0000").trajectories
