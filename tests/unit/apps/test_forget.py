@@ -88,7 +88,8 @@ def recorded(lake: Lake, name: str, frames: list[str]) -> None:
     lake.append("screenshots", [{**png, "sha256": frame} for frame in frames])
     recording = {
         "recording_id": name, "iteration": -3, "trajectory_id": name, "source": f"{name}.mp4",
-        "source_sha256": "0" * 64, "license": "mit", "width": 50, "height": 40, "rate": 4.0, "seconds": 2.0, "frames": frames,
+        "source_sha256": "0" * 64, "license": "mit", "width": 50, "height": 40, "rate": 4.0, "seconds": 2.0,
+        "frames": frames,
         "times": [float(at) for at in range(len(frames))], "step_times": [],
     }  # fmt: skip
     asked = {
