@@ -107,6 +107,7 @@ class Redactor:
             after=after and self.picture(after, screens, secrets),
             about=about,
             extra=self.value(record.extra, secrets),
+            questions=tuple(one for one in record.questions if self.text(one.name, secrets) == one.name),
         )
 
     def _step(self, step: ExchangedStep, screens: Screens, secrets: Secrets) -> ExchangedStep:

@@ -311,6 +311,18 @@ class ImportedReview:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceQuestion:
+    """A question about the place of an element on a step's screen."""
+
+    step: int
+    name: str
+    """The element, in words."""
+    x: float
+    """Fraction of the screen's width."""
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
 class Exchanged:
     """A trajectory."""
 
@@ -328,6 +340,8 @@ class Exchanged:
     extra: Extra = field(default_factory=dict[str, Any])
     recording: Recorded | None = None
     """The screen recording that the steps are from. A record of a recording without an event log has no steps."""
+    questions: tuple[PlaceQuestion, ...] = ()
+    """Questions about places on the steps' screens, in formats that have them."""
 
     def is_target(self, step: int) -> bool:
         """Whether a recorded step is a target."""
@@ -368,6 +382,8 @@ class Exchanged:
         whole = [self.name, self.instruction, steps, self.success, after, about]
         if self.recording:
             whole += [self.recording.sha256, self.recording.license, self.recording.fps]
+        if self.questions:
+            whole += [[[one.step, one.name, one.x, one.y] for one in self.questions]]
         return hashlib.sha256(json.dumps([*whole, self.extra], sort_keys=True).encode()).hexdigest()
 
     @property
@@ -432,6 +448,7 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
     if about.continues and about.continues == about.trajectory_id:
         raise RecordRefused(place, f"{OWN}.trajectory.continues", f"{about.continues[:80]} continues itself")
     texts = {"name": record.name, "instruction": record.instruction}
+    texts |= {f"questions.{number}.name": one.name for number, one in enumerate(record.questions)}
     for number, step in enumerate(record.steps):
         texts |= {f"steps.{number}.thought": step.thought, f"steps.{number}.action": step.text}
     for where, text in texts.items():

@@ -62,6 +62,8 @@ class Format(ABC):
     """Format that hints name instead of this one, since it reads the same files; empty if there is none."""
     several: ClassVar[bool] = False
     """Whether a step of the format holds all actions of a reply; else `export` writes such a reply as text."""
+    asks: ClassVar[bool] = False
+    """Whether the format has questions about places on screens (`Exchanged.questions`)."""
     prompts: ClassVar[bool] = False
     """Whether the format has the tokens of prompts (`Sampled.prompt_ids`), whose computation takes time."""
 

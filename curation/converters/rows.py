@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from common.text import storable, storable_json, strict_json
+from curation.annotation import annotation
 from curation.converters.exchanged import (
     MOST_SEED,
     OWN,
@@ -23,7 +24,8 @@ from curation.converters.exchanged import (
 from curation.pictures import difference_hash
 from curation.timeline import timeline
 from models.families.dialects import format_actions, format_reply
-from schemas.action import action_of, point_of, to_json
+from schemas.action import Click, action_of, point_of, to_json
+from schemas.tables.annotation import Annotation
 from schemas.tables.recording import Recording
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
@@ -63,6 +65,8 @@ class ImportedRows:
     reflections: list[Reflection]
     decided: tuple[ImportedReview, ...]
     """Reviewers' decisions on the trajectory from another tool."""
+    annotations: list[Annotation]
+    """Questions about places on its screens."""
 
 
 def exchanged_of(
@@ -208,12 +212,18 @@ def rows_of(record: Exchanged, of: Import) -> ImportedRows:
     )
     shown = [one for step in record.steps for one in (step.screen, *step.frames)]
     shown += [record.after] if record.after else []
+    steps = [_row(trajectory, record, number) for number in range(len(record.steps))]
+    asked = [
+        annotation(steps[one.step], "grounding", IMPORT, one.name, to_json(Click(x=one.x, y=one.y)), of.now, number)
+        for number, one in enumerate(record.questions)
+    ]
     return ImportedRows(
         trajectory,
-        [_row(trajectory, record, number) for number in range(len(record.steps))],
+        steps,
         list({picture.sha256: screenshot_of(picture, of.iteration) for picture in shown}.values()),
         [one for number, step in enumerate(record.steps) if (one := _reflection(trajectory, number, step.found, of))],
         record.decisions,
+        asked,
     )
 
 

@@ -46,9 +46,9 @@ class Annotation(Row):
     kind: Kind
     author: Text
     """Author of the annotation. `template`: a fixed text. `page`: the page's elements. `ocr`: text recognized from the
-    pixels. `pixels`: the differences of two frames. `play`: the recorded screens and actions of the trajectory. Authors
-    of thoughts can also be `rules`, `actre` (a model that saw the action) and `bootstrap` (a model that chose the same
-    action by itself). Any other name is that of a model or a reviewer."""
+    pixels. `import`: an imported data set. `pixels`: the differences of two frames. `play`: the recorded screens and
+    actions of the trajectory. Authors of thoughts can also be `rules`, `actre` (a model that saw the action) and
+    `bootstrap` (a model that chose the same action by itself). Any other name is that of a model or a reviewer."""
     thought: Text
     """The thought. Grounding: name of the requested element. Transition: the change. Other perception kinds: the
     answer."""

@@ -14,11 +14,12 @@ import pyarrow.dataset as pads
 from common.atomic_folder import atomic_folder
 from common.card import CARD
 from common.text import counted
-from curation.converters.exchanged import Correction, Exchanged, Picture, StepAssessment
+from curation.converters.exchanged import Correction, Exchanged, Picture, PlaceQuestion, StepAssessment
 from curation.converters.files import Target
 from curation.converters.format import Format
 from curation.converters.rows import exchanged_of
 from curation.redaction import Redactor
+from schemas.action import Click, from_json
 from schemas.config import Config
 from schemas.failure import LakeError, UsageError
 from schemas.observation import Element, elements_of
@@ -126,7 +127,7 @@ def export_trajectories(
     with _temporary_folder(to) as whole:
         whole.mkdir()
         prompts = Prompts(lake) if form.prompts else None
-        records = exchanged(lake, names, taught, redactor, reader, prompts)
+        records = exchanged(lake, names, taught, redactor, reader, prompts, form.asks)
         target = Target(whole, images_at)
         form.export(_with_progress(records, len(names)), target)
         target.write(CARD, dataset_card(config, lake, form, selection, redactor).encode())
@@ -166,11 +167,12 @@ def exchanged(
     redactor: Redactor | None = None,
     reader: Reads | None = None,
     prompts: Prompts | None = None,
+    asks: bool = False,
 ) -> Iterator[Exchanged]:
     """Yield stored trajectories in the form for exports. Only a few are in memory at the same time.
 
     Annotated thoughts replace missing thoughts, as in training. The redactor works as in `export_trajectories`.
-    `prompts` adds the tokens of prompts.
+    `prompts` adds the tokens of prompts, and `asks` the questions about places on screens.
     """
     left = iter(names)
     while chunk := list(islice(left, TOGETHER)):
@@ -181,12 +183,14 @@ def exchanged(
             steps[step.trajectory_id].append(step)
         thoughts, found = _thoughts(lake, chunk), _found(lake, chunk)
         pictures = _pictures(lake, [step for name in chunk for step in steps[name]])
+        questions = _questions(lake, chunk) if asks else {}
         for name in chunk:
             found_steps = [
                 step.model_copy(update={"thought": step.thought or thoughts.get((name, step.step), "")})
                 for step in steps[name]
             ]
             whole = exchanged_of(lake.lake_id, trajectories[name], found_steps, pictures, found[name], *taught.of(name))
+            whole = replace(whole, questions=tuple(questions.get(name, ())))
             if prompts:
                 whole = _with_prompts(whole, prompts.of(trajectories[name], steps[name]))
             yield redactor.record(whole, _screens(lake, found_steps, pictures, reader)) if redactor else whole
@@ -251,6 +255,20 @@ def _thoughts(lake: Lake, names: Sequence[str]) -> dict[tuple[str, int], str]:
     ).to_pylist()
     rows.sort(key=lambda row: (row["created_at"], row["annotation_id"]))
     return {(row["trajectory_id"], row["step"]): row["thought"] for row in rows}
+
+
+def _questions(lake: Lake, names: Sequence[str]) -> Mapping[str, list[PlaceQuestion]]:
+    """Return the questions about places on the trajectories' screens, by trajectory, in order."""
+    rows = lake.read(
+        "annotations",
+        ["trajectory_id", "step", "thought", "action", "annotation_id"],
+        {"trajectory_id": list(names), "kind": "grounding"},
+    ).to_pylist()
+    found: dict[str, list[PlaceQuestion]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row["step"], row["annotation_id"])):
+        if isinstance(place := from_json(row["action"]), Click):
+            found[row["trajectory_id"]].append(PlaceQuestion(row["step"], row["thought"], place.x, place.y))
+    return found
 
 
 def _found(lake: Lake, names: Sequence[str]) -> Mapping[str, dict[int, StepAssessment]]:

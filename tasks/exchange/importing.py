@@ -125,6 +125,8 @@ class ImportResult(StageResult):
     """Number of new screen recordings, with and without an event log."""
     frames: int = 0
     """Number of their kept frames."""
+    questions: int = 0
+    """Number of new questions about places on screens. The screen of each is a trajectory without an action."""
     forgotten: int = 0
     """Number of records that `flywheel forget` removed earlier; they are not imported again."""
     decisions: int
@@ -143,6 +145,8 @@ class ImportResult(StageResult):
             parts = [*(parts if new or already else []), shown]
         if repeated:
             parts.append(f"{counted(repeated, 'record')} {'is' if repeated == 1 else 'are'} the same as an earlier one")
+        if self.questions:
+            parts.append(f"{counted(self.questions, 'question')} about places")
         if self.forgotten:
             parts.append(f"{counted(self.forgotten, 'record')} forgotten earlier, left out")
         if self.unreadable:
@@ -325,6 +329,7 @@ def _import_records(run: Run, iteration: int, request: Request, name: str) -> Im
 def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:
     """Write all rows and their tasks, and return the counts of records: new, already in the lake, or repeated."""
     mine, unread, theirs, open_ = dict[str, int](), dict[str, int](), Home(), set[str]()
+    asked = dict[str, int]()
     films = _Films(lake, of)
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
@@ -340,17 +345,20 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
             lake.append("screenshots", [one for rows in new for one in rows.screenshots])
             lake.append("steps", [one for rows in new for one in rows.steps])
             lake.append("reflections", [one for rows in new for one in rows.reflections])
+            lake.append("annotations", [one for rows in new for one in rows.annotations])
             lake.append("trajectories", [rows.trajectory for rows in new])
             theirs.decided += [(rows.trajectory.trajectory_id, rows.decided) for rows in chunk if rows.decided]
             mine |= {rows.trajectory.trajectory_id: rows.trajectory.n_steps for rows in new}
-            unread |= {one.trajectory.trajectory_id: sum(not step.actions for step in one.steps) for one in new}
-            open_ |= {one.trajectory.trajectory_id for one in new if one.trajectory.success is None}
+            asked |= {one.trajectory.trajectory_id: len(one.annotations) for one in new if one.annotations}
+            acting = [one for one in new if not one.annotations]
+            unread |= {one.trajectory.trajectory_id: sum(not step.actions for step in one.steps) for one in acting}
+            open_ |= {one.trajectory.trajectory_id for one in acting if one.trajectory.success is None}
             progress.advance(shown, len(chunk))
     counts = {"trajectories": len(mine), "steps": sum(mine.values()), "already": len(theirs.names)}
     counts["repeated"] = theirs.records - len(mine) - len(theirs.names) - films.alone - theirs.forgotten
     counts["forgotten"] = theirs.forgotten
     counts |= {"recordings": films.count, "frames": films.frames}
-    counts["without_outcome"] = len(open_)
+    counts |= {"without_outcome": len(open_), "questions": sum(asked.values())}
     return {**counts, "unreadable": sum(unread.values()), "decisions": write_decisions(lake, theirs.decided)}
 
 

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
@@ -14,6 +16,7 @@ from apps.commands.lineage import lineage_of
 from curation.converters.agentnet import AgentNet
 from curation.converters.exchanged import Exchanged
 from curation.converters.files import ImportSource
+from curation.converters.format import FORMATS
 from flows.data import import_data, refilter
 from flows.flywheel import flywheel
 from flows.policies import retrain
@@ -28,6 +31,7 @@ from tasks.exchange.importing import Request, check_import, claim_import
 from tasks.running.run import open_run
 from tasks.shared.reviews import Draft, submit
 from tasks.shared.status import begun_iterations, iterations
+from tasks.train.supervised import weighed_targets
 from tests.fixtures.sentences import Sentences
 from tests.flows.conftest import Turned
 
@@ -341,3 +345,49 @@ def test_screens_of_an_imported_data_set_are_read_off_their_pixels_once(
     assert {"grounding", "caption", "question"} <= {one["kind"] for one in made}
     assert any("Settings" in one["thought"] for one in made)
     assert lake.count("readings") == len({one["screenshot"] for one in lake.read("steps").to_pylist()})
+
+
+def asked_about(folder: Path, count: int) -> Path:
+    """A data set of cua-lite with questions about places: two on each of `count` screens."""
+    root = folder / "cua-lite" / "Places"
+    rows = list[dict[str, Any]]()
+    for number in range(count):
+        content = png(number)
+        name = f"cua-lite/Places/images/{number}.png"
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+        for at, element in enumerate(("Save", "Open")):
+            made = {"name": "point", "arguments": {"coordinate": [100 + at, 500]}}
+            called = [{"id": "call_0000", "type": "function", "function": made}]
+            user = [{"type": "image", "index": 0}, {"type": "text", "text": f"Locate the element: {element}"}]
+            chat = [{"role": "user", "content": user}, {"role": "assistant", "tool_calls": called}]
+            held = {"metadata_kind": "cua", "dims": ["desktop", "grounding.point"], "others": {"id": f"{number}-{at}"}}
+            rows.append({"images": [name], "messages": json.dumps(chat), "metadata": json.dumps(held)})
+    file = root / "desktop" / "grounding.point" / "train" / "point.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    return folder
+
+
+def test_questions_about_places_are_trained_on_with_their_screens_and_exported_again(
+    small: Config, tmp_path: Path
+) -> None:
+    done = import_data(small, Request(format="cua-lite", path=asked_about(tmp_path / "in", 3)))
+    assert [done[name] for name in (*COUNTS, "questions", "unreadable", "without_outcome")] == [6, 6, 0, 0, 6, 0, 0]
+    assert done["routes"] == {"ct": 6}
+    lake = Lake.open(small.lake)
+    asked = lake.read("annotations", where={"kind": "grounding"}).to_pylist()
+    assert {one["author"] for one in asked} == {"import"} and sorted(one["thought"] for one in asked)[:3] == [
+        "Open"
+    ] * 3
+    assert len({one["screenshot"] for one in lake.read("steps").to_pylist()}) == 3
+    weighed = weighed_targets(small, lake)
+    usable = [row for row in weighed.to_pylist() if row["weight"]]
+    assert [row["grounding"] for row in usable] == [True] * 3
+    for name in ("cua-lite", "cua-lite-hub"):
+        form = FORMATS.class_of(name)()
+        export_trajectories(small, lake, form, tmp_path / name)
+        read = [one for _, one in form.read(ImportSource(tmp_path / name))]
+        assert len(read) == 6 and all(isinstance(one, Exchanged) and one.questions for one in read)
+        again = import_data(small, Request(format=name, path=tmp_path / name))
+        assert (again["iteration"], again["trajectories"]) == (None, 0)

@@ -12,6 +12,7 @@ policies; an import does not read it. Source: cua-lite @2602509, `lite/data/prep
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -19,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.text import counted
-from curation.converters.cua_lite.samples import TYPES, exchanged_of_sample
+from curation.converters.cua_lite.questions import TOOLS
+from curation.converters.cua_lite.samples import READ, exchanged_of_sample
 from curation.converters.cua_lite.writing import SampleWriter, WrittenSample
 from curation.converters.exchanged import MOST_SEED, Exchanged, Picture, RecordPlace, RecordRefused
 from curation.converters.files import ImportSource, Target, parsed
@@ -33,17 +35,15 @@ NAME = "flywheel"
 ROOT = f"cua-lite/{NAME}"
 """Folder of a data set in the local layout, below the folder of all data sets."""
 TRAIN, VALIDATION = "train", "validation"
-LEFT_OUT: Mapping[str, str] = {
-    "understanding": "answers about an image are no actions",
-    "grounding.point": "a point is no action",
-    "grounding.bbox": "a box is no action",
-}
+LEFT_OUT: Mapping[str, str] = {"understanding": "answers about an image are no actions"}
 FOLDED = "_folded"
 """Column of rows that share one picture, on the Hub."""
 MOST_ROWS = 200
 """Maximum rows of a shard, as in cua-lite."""
 LOCAL = pa.schema([("images", pa.list_(pa.string())), ("messages", pa.string()), ("metadata", pa.string())])
 HUB = pa.schema([("images", pa.list_(IMAGE)), ("messages", pa.string()), ("metadata", pa.string())])
+HUB_FOLDED = HUB.append(pa.field(FOLDED, pa.string()))
+"""Columns of questions about places: a row for each image, with the samples that share it in `_folded`."""
 
 
 class CuaLite(Format):
@@ -53,10 +53,12 @@ class CuaLite(Format):
     units = ("thousandths",)
     assumed = "thousandths"
     several = True
+    asks = True
     tags = ("cua-lite", "gui", "sft")
     contents = (
-        "A row is a trajectory: `images`, and as JSON texts `messages` and `metadata`, as cua-lite has them. A reply "
-        "is one assistant message, and its actions are one call of the tool `computer` or `mobile`."
+        "A row of `use` is a trajectory: `images`, and as JSON texts `messages` and `metadata`, as cua-lite has them. "
+        "A reply is one assistant message, and its actions are one call of the tool `computer` or `mobile`. A row of "
+        "`grounding.point` or `grounding.bbox` is a question about the place of an element."
     )
     loading = "# CUA_LITE_DATASETS_ROOT=DIR: `lite.train.export.export_sft` reads the folder below it"
     schema: ClassVar[Any] = LOCAL
@@ -68,18 +70,21 @@ class CuaLite(Format):
             files = dict[tuple[str, str, str], Any]()
             for record in records:
                 split = VALIDATION if record.about.seed is not None and record.about.seed >= MOST_SEED else TRAIN
-                sample = writing.sample(record)
-                key = (*sample.dims, split)
-                if key not in files:
-                    files[key] = opened.enter_context(self._file(target, key))
-                    found[key] = None
-                self._write(files[key], sample, target)
+                for sample in self._samples(writing, record):
+                    key = (*sample.dims, split)
+                    if key not in files:
+                        files[key] = opened.enter_context(self._file(target, key))
+                        found[key] = None
+                    self._write(files[key], sample, target)
         self._finish(target, files)
         self.configs = _configs(found, self._below)
         if writing.as_text:
             self.notes.append(f"{counted(writing.as_text, 'step')} without a call of {self.name} became text")
 
     _below: ClassVar[str] = f"{ROOT}/"
+
+    def _samples(self, writing: SampleWriter, record: Exchanged) -> Iterable[WrittenSample]:
+        return writing.samples(record)
 
     def _file(self, target: Target, key: tuple[str, str, str]) -> Any:
         """Return the file of a partition, as a context."""
@@ -128,11 +133,19 @@ class CuaLiteHub(CuaLite):
 
     def _file(self, target: Target, key: tuple[str, str, str]) -> Any:
         pattern = f"{'/'.join(key)}/{NAME}/shard-{{number:05d}}.parquet"
-        return RowShards(target, pattern, HUB, {"images": [{"_type": "Image"}]}, MOST_ROWS)
+        schema = HUB_FOLDED if key[1] in TOOLS else HUB
+        return RowShards(target, pattern, schema, {"images": [{"_type": "Image"}]}, MOST_ROWS)
+
+    def _samples(self, writing: SampleWriter, record: Exchanged) -> Iterable[WrittenSample]:
+        """Return the samples, with one for all questions about a screen."""
+        return folded(writing.samples(record))
 
     def _write(self, file: Any, sample: WrittenSample, target: Target) -> None:
         images = [image_of(one) for one in sample.images]
         row = {"images": images, "messages": json_of(sample.messages), "metadata": json_of(sample.metadata)}
+        if sample.dims[1] in TOOLS:
+            members = sample.folded or ((sample.messages, sample.metadata),)
+            row[FOLDED] = json_of([{"messages": json_of(one), "metadata": json_of(held)} for one, held in members])
         file.write(row, sum(len(one.png) for one in sample.images))
 
     def _finish(self, target: Target, files: Mapping[Any, Any]) -> None:
@@ -140,6 +153,19 @@ class CuaLiteHub(CuaLite):
         for shards in files.values():
             for file in shards.files:
                 file.rename(file.with_name(f"{file.stem}-of-{len(shards.files):05d}.parquet"))
+
+
+def folded(samples: Iterable[WrittenSample]) -> Iterator[WrittenSample]:
+    """Yield samples, those of questions about one screen as one. Its messages are theirs, one after the other."""
+    shared = dict[tuple[tuple[str, str], str], list[WrittenSample]]()
+    for sample in samples:
+        if sample.dims[1] in TOOLS:
+            shared.setdefault((sample.dims, sample.images[0].sha256), []).append(sample)
+        else:
+            yield sample
+    for members in shared.values():
+        messages = [message for one in members for message in one.messages]
+        yield replace(members[0], messages=messages, folded=tuple((one.messages, one.metadata) for one in members))
 
 
 def _configs(found: Iterable[tuple[str, str, str]], below: str) -> list[dict[str, Any]]:
@@ -181,7 +207,7 @@ def _rows(source: ImportSource) -> Iterator[tuple[RecordPlace, Any]]:
         listed = "; ".join(f"{name}: {reason}" for name, reason in left[:3])
         raise UsageError(
             f"{source.path} has no trajectories to train on ({listed}).",
-            f"Name a folder with {' or '.join(TYPES)} of the split `{TRAIN}`.",
+            f"Name a folder with {', '.join(READ)} of the split `{TRAIN}`.",
         )
     for file in read:
         for place, row in read_rows(source, file):

@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from common.text import Storable
 from curation.converters.chat import record_of
 from curation.converters.code import stated_outcome
+from curation.converters.cua_lite.questions import KEPT, NOT_AN_ACTION, TOOLS, read_question
 from curation.converters.cua_lite.reading import OutOfRange, PointerAt
 from curation.converters.cua_lite.replies import PARTS, REASONING, STATUS, LiteRead, LiteReply, read_reply
 from curation.converters.exchanged import (
     OWN,
+    About,
     Exchanged,
     ExchangedStep,
     Metadata,
@@ -30,12 +32,12 @@ from schemas.action import from_json
 from schemas.problem import problem_of
 
 T = TypeVar("T")
-KEPT = "cua-lite"
-"""Key of data without a column in this project, also of the Hub's layout."""
 NO_SCREEN = "No screen was recorded."
 """Text of a result in place of an unknown screen."""
 TYPES = ("use", "grounding.action")
 """Types of tasks whose rows are trajectories."""
+READ = (*TYPES, *TOOLS)
+"""Types of tasks whose rows are read."""
 Pictured = Callable[[Any, str], Picture]
 """Function that returns the picture of a cell, by the cell and its field."""
 
@@ -81,7 +83,7 @@ class _SampleTurn:
 
 
 def exchanged_of_sample(value: Any, pictured: Pictured, place: RecordPlace) -> Exchanged:
-    """Return the trajectory of a row.
+    """Return the trajectory of a row, or its screen with a question about a place.
 
     Args:
         value: the row.
@@ -89,7 +91,7 @@ def exchanged_of_sample(value: Any, pictured: Pictured, place: RecordPlace) -> E
         place: file and number of the row.
 
     Raises:
-        RecordRefused: a field is invalid, or the row is no trajectory.
+        RecordRefused: a field is invalid or missing, or the row is of another type.
     """
     row = model_of(_SampleRow, value, place)
     metadata = _below("metadata", lambda: model_of(_SampleMetadata, _json(row.metadata, "", place), place), place)
@@ -99,19 +101,37 @@ def exchanged_of_sample(value: Any, pictured: Pictured, place: RecordPlace) -> E
     reading = _SampleReader(row, place, pictured)
     reading.read(items_of(_json(row.messages, "messages", place)))
     steps = list(reading.steps(others))
+    instruction = instructed(reading.instruction or "", place, "messages")
+    kept: dict[str, Any] = {"metadata": metadata.model_dump(mode="json") | {"others": others}, "system": reading.system}
+    columns = {name: one for name, one in row.others.items() if one is not None}
+    kept["columns"] = json.loads(json.dumps(columns, default=str))
+    kept = {name: one for name, one in kept.items() if one}
+    if metadata.dims[1] in TOOLS:
+        return _asked(metadata, instruction, steps, kept, reading, known, place)
     exact = fields_of(fields_of(metadata.others.get(OWN)).get("exact"))
     if known is not None:
         steps = [_exact_step(replace(one, extra={}), exact.get(str(at)), place) for at, one in enumerate(steps)]
-    instruction = instructed(reading.instruction or "", place, "messages")
-    kept: dict[str, Any] = {}
-    if known is None:
-        held = metadata.model_dump(mode="json") | {"others": others}
-        columns = {name: one for name, one in row.others.items() if one is not None}
-        kept = {"metadata": held, "system": reading.system, "columns": json.loads(json.dumps(columns, default=str))}
-        kept = {name: one for name, one in kept.items() if one}
-    record = record_of(KEPT, instruction, steps, known, kept, place)
+    record = record_of(KEPT, instruction, steps, known, kept if known is None else {}, place)
     record = replace(record, after=reading.after)
     return record if known is not None else _outcome(record, others, reading.last_call)
+
+
+def _asked(
+    metadata: _SampleMetadata,
+    instruction: str,
+    steps: Sequence[ExchangedStep],
+    kept: Mapping[str, Any],
+    reading: "_SampleReader",
+    known: Metadata | None,
+    place: RecordPlace,
+) -> Exchanged:
+    """Return the screen and the question of a row about a place. Its data is kept also if a lake exported it."""
+    at, calls = reading.only_reply
+    question = read_question(metadata.dims[1], instruction, calls, f"messages.{at}", place)
+    step = ExchangedStep(steps[0].screen, error=NOT_AN_ACTION, about=StepAbout(target=False), extra=steps[0].extra)
+    about = known.trajectory if known else About()
+    name = str(metadata.others.get("id") or "")
+    return Exchanged(name, instruction, (step,), about=about, extra={KEPT: kept}, questions=(question,))
 
 
 def _below(where: str, read: Callable[[], T], place: RecordPlace) -> T:
@@ -137,8 +157,8 @@ def _check_kind(metadata: _SampleMetadata, place: RecordPlace) -> None:
     if len(metadata.dims) != 2 or metadata.dims[0] not in ("desktop", "browser", "mobile"):
         problem = f"{metadata.dims} is no platform (desktop, browser, mobile) and type of task"
         raise RecordRefused(place, "metadata.dims", problem)
-    if metadata.dims[1] not in TYPES:
-        problem = f"{metadata.dims[1][:80]!r} is no trajectory; {' and '.join(TYPES)} are imported: take the row out"
+    if metadata.dims[1] not in READ:
+        problem = f"{metadata.dims[1][:80]!r} is no trajectory; {', '.join(READ)} are imported: take the row out"
         raise RecordRefused(place, "metadata.dims", problem)
 
 
@@ -201,6 +221,14 @@ class _SampleReader:
         """Name of the last reply's last tool call; empty without one."""
         calls = self._turns[-1].reply.tool_calls if self._turns else None
         return calls[-1].function.name if calls else ""
+
+    @property
+    def only_reply(self) -> tuple[int, list[Any]]:
+        """Number of the message and calls of the only reply; raises RecordRefused if there are several."""
+        if len(self._turns) > 1:
+            where, problem = f"messages.{self._turns[1].message}", "a second reply: a row about a place has one"
+            raise RecordRefused(self._place, where, problem)
+        return self._turns[0].message, list(self._turns[0].reply.tool_calls or ())
 
     def read(self, messages: list[Any] | None) -> None:
         """Read all messages; raise RecordRefused for an invalid one."""

@@ -5,13 +5,14 @@ as far as they are known. A last reply that only ends the trajectory is a text, 
 place are in `metadata.others.flywheel`; actions and texts that a reader would not get back are in its `exact`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from curation.converters.cua_lite.calls import Call, Platform, schemas_of, write_calls
+from curation.converters.cua_lite.questions import KEPT, TOOLS, question_rows
 from curation.converters.cua_lite.reading import OutOfRange, PointerAt
 from curation.converters.cua_lite.replies import (
     DONE,
@@ -23,7 +24,7 @@ from curation.converters.cua_lite.replies import (
     named_call,
     read_reply,
 )
-from curation.converters.cua_lite.samples import KEPT, NO_SCREEN
+from curation.converters.cua_lite.samples import NO_SCREEN
 from curation.converters.exchanged import OWN, Exchanged, ExchangedStep, Picture, metadata_of
 from curation.converters.files import fields_of, items_of
 from curation.converters.tokens import for_trainers
@@ -43,6 +44,8 @@ class WrittenSample:
     images: list[Picture]
     messages: list[dict[str, Any]]
     metadata: dict[str, Any]
+    folded: tuple[tuple[list[dict[str, Any]], dict[str, Any]], ...] = ()
+    """Messages and metadata of each sample that shares the image, if the row stands for several."""
 
     @property
     def dims(self) -> tuple[str, str]:
@@ -61,6 +64,16 @@ class SampleWriter:
         self._unit = unit
         self.as_text = 0
         """Number of steps with actions that have no call."""
+
+    def samples(self, record: Exchanged) -> Iterator[WrittenSample]:
+        """Yield the sample of a trajectory, if it has replies, and a sample for each question about a place."""
+        kept = fields_of(record.extra.get(KEPT))
+        dims = fields_of(kept.get("metadata")).get("dims") or [_platform(record), "use"]
+        asks = dims[1] in TOOLS
+        if not asks:
+            yield self.sample(record)
+        for step, messages, metadata in question_rows(record, kept if asks else {}, cast(Platform, dims[0])):
+            yield WrittenSample([record.steps[step].screen], messages, metadata)
 
     def sample(self, record: Exchanged) -> WrittenSample:
         """Return the sample of a trajectory."""

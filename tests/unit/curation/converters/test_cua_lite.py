@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from curation.converters.cua_lite.form import CuaLite, CuaLiteHub
-from curation.converters.exchanged import MOST_SEED, About, Exchanged, ExchangedStep
+from curation.converters.exchanged import MOST_SEED, About, Exchanged, ExchangedStep, PlaceQuestion
 from curation.converters.files import ImportSource
 from schemas.action import (
     CallUser,
@@ -270,7 +270,7 @@ def test_a_row_that_is_no_sample_is_refused_by_its_field(
 def test_rows_that_are_no_trajectories_are_left_out_with_their_number(tmp_path: Path, sentence: Sentences) -> None:
     stored(tmp_path, CHAT, metadata())
     stored(tmp_path, CHAT, metadata(), part="desktop/use/validation/one")
-    stored(tmp_path, CHAT, metadata(("mobile", "grounding.point")), part="mobile/grounding.point/train/one")
+    stored(tmp_path, CHAT, metadata(("mobile", "understanding")), part="mobile/understanding/train/one")
     source = ImportSource(tmp_path)
     assert len(list(CuaLite().read(source))) == 1
     sentence("\n".join(f"{name}: {reason}" for name, reason in source.left_out))
@@ -290,6 +290,89 @@ def test_folded_rows_of_the_hub_are_one_trajectory_each(tmp_path: Path) -> None:
     records = taken(CuaLiteHub(), tmp_path)
     assert [one.instruction for one in records] == ["Open a.", "Open b."]
     assert all(one.steps[0].screen == picture(2) and one.steps[0].actions for one in records)
+
+
+def asking(kind: str, coordinate: Any, question: str = "Locate the element: Save") -> list[Message]:
+    return [asked(question), reply(call(kind, {"coordinate": coordinate}))]
+
+
+@pytest.mark.parametrize("form", [CuaLite(), CuaLiteHub()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("kind", "coordinate", "middle"),
+    [
+        ("point", [250, 1000], (0.25, 1.0)), ("bbox", [100, 200, 301, 400], (0.2005, 0.3)),
+        ("bbox", [5, 5, 5, 5], (0.005, 0.005)),
+    ],
+)  # fmt: skip
+def test_a_row_about_a_place_is_a_question_and_is_written_back_as_it_came(
+    form: CuaLite, kind: str, coordinate: list[int], middle: tuple[float, float], tmp_path: Path
+) -> None:
+    held = metadata(("browser", f"grounding.{kind}"), os="ubuntu")
+    chat, part = asking(kind, coordinate), f"browser/grounding.{kind}/train/one"
+    (record,) = taken(CuaLite(), stored(tmp_path / "in", chat, held, 1, part))
+    (question,) = record.questions
+    assert (record.instruction, question.name, (question.x, question.y)) == ("Locate the element: Save", "Save", middle)
+    (step,) = record.steps
+    assert (step.screen, step.actions, record.success, record.is_target(0)) == (picture(0), (), None, False)
+    folder = written(form, [record], tmp_path / "out")
+    ((row,), (file,)) = rows_of(folder), folder.rglob("*.parquet")
+    assert f"browser/grounding.{kind}/train/" in str(file)
+    row["metadata"]["others"].pop("flywheel")
+    assert (row["messages"], row["metadata"]) == (chat, held)
+    (again,) = taken(form, folder)
+    assert (again.questions, again.steps, again.extra) == (record.questions, record.steps, record.extra)
+
+
+@pytest.mark.parametrize(
+    ("kind", "chat"),
+    [
+        ("point", asking("point", None)), ("point", [asked(), reply(call("point", {}))]),
+        ("point", asking("point", [1])), ("point", asking("point", [1, 1001])), ("point", asking("point", [0.5, 1])),
+        ("point", asking("point", [True, 1])), ("bbox", asking("bbox", [1, 2])), ("bbox", asking("bbox", [9, 2, 3, 4])),
+        ("bbox", asking("point", [1, 2])), ("point", [asked(), DONE]), ("point", [*asking("point", [1, 2]), DONE]),
+        ("point", [asked(), reply(*asking("point", [1, 2])[1]["tool_calls"] * 2)]),
+        ("point", [{"role": "user", "content": [image(0)]}, asking("point", [1, 2])[1]]),
+        ("point", [{"role": "user", "content": [text("Locate it.")]}, asking("point", [1, 2])[1]]),
+    ],
+)  # fmt: skip
+def test_a_row_about_a_place_without_one_is_refused_by_its_field(
+    kind: str, chat: Any, tmp_path: Path, sentence: Sentences
+) -> None:
+    held, part = metadata(("desktop", f"grounding.{kind}")), f"desktop/grounding.{kind}/train/one"
+    sentence(refused(CuaLite(), stored(tmp_path, chat, held, 1, part)))
+
+
+QUESTIONS = (PlaceQuestion(0, "Save", 0.25, 0.5), PlaceQuestion(0, "Open", 0.1234, 1.0), PlaceQuestion(1, "Save", 0, 0))
+SEEN = Exchanged(
+    "a",
+    "Go.",
+    (ExchangedStep(picture(1), actions=(PressBack(),)), ExchangedStep(picture(2), actions=(Finished(),))),
+    True,
+    None,
+    About(lake="l", trajectory_id="a"),
+    questions=QUESTIONS,
+)
+
+
+def test_questions_about_a_trajectorys_screens_are_rows_next_to_it(tmp_path: Path) -> None:
+    folder = written(CuaLite(), [SEEN], tmp_path / "local")
+    assert sorted(str(one.relative_to(folder / "cua-lite" / "flywheel")) for one in folder.rglob("*.parquet")) == [
+        "mobile/grounding.point/train/flywheel.parquet", "mobile/use/train/flywheel.parquet"
+    ]  # fmt: skip
+    use, *asked_for = sorted(taken(CuaLite(), folder), key=lambda one: len(one.questions))
+    assert use.steps == SEEN.steps
+    found = [(one.steps[0].screen, one.questions[0].name, one.about.trajectory_id) for one in asked_for]
+    assert found == [(picture(1), "Save", "a"), (picture(1), "Open", "a"), (picture(2), "Save", "a")]
+    assert [round(one.questions[0].x, 3) for one in asked_for] == [0.25, 0.123, 0.0]
+
+
+def test_the_hubs_layout_has_a_row_for_all_questions_about_a_screen(tmp_path: Path) -> None:
+    folder = written(CuaLiteHub(), [SEEN], tmp_path)
+    (file,) = folder.rglob("grounding.point/**/*.parquet")
+    rows = pq.read_table(file).to_pylist()
+    assert [[len(row["images"]), len(json.loads(row["_folded"]))] for row in rows] == [[1, 2], [1, 1]]
+    assert len(json.loads(rows[0]["messages"])) == 4
+    assert [len(one.questions) for one in taken(CuaLiteHub(), folder)].count(1) == 3
 
 
 def test_the_hubs_layout_has_shards_with_their_number_and_configurations(tmp_path: Path) -> None:
@@ -356,6 +439,8 @@ def flaws(row: dict[str, Any]) -> Iterator[str]:
     chat, held = row["messages"], row["metadata"]
     if set(held) != {"metadata_kind", "dims", "extra_tool_schemas", "valid_actions", "others"}:
         yield "metadata"
+    if held["dims"][0] not in ("desktop", "browser", "mobile"):
+        yield "platform"
     declared = {one["function"]["name"] for one in held["extra_tool_schemas"]}
     pending, seen, answered = dict[str, None](), set[str](), set[str]()
     for at, one in enumerate(chat):
@@ -403,7 +488,7 @@ def flaws(row: dict[str, Any]) -> Iterator[str]:
                 points = [value for key, value in item.items() if key.endswith("coordinate")]
                 if not all(type(value) is int and 0 <= value <= 1000 for point in points for value in point):
                     yield f"{at}: {points}"
-                if not all(key in NAMED | GLYPHS for key in item.get("keys", ())):
+                if not all(key in NAMED | GLYPHS for key in item.get("keys", ())) or item.get("keys") == []:
                     yield f"{at}: {item['keys']}"
     if chat[-1]["role"] == "tool" and held["others"].get("terminated") is not True:
         yield "a last result without an end"
