@@ -117,6 +117,11 @@ class About(BaseModel, frozen=True):
     extra: dict[str, Any] = Field(default_factory=dict)
     """Data of formats other than the written one."""
 
+    @property
+    def measures(self) -> bool:
+        """Whether the seed measures policies, so that nothing may train on the trajectory."""
+        return self.seed is not None and self.seed >= MOST_SEED
+
 
 _LATER = {"continues", "replayed", "withheld"}
 """Fields of later versions; a digest includes them only if they have a value, so that older digests stay equal."""
@@ -346,7 +351,7 @@ class Exchanged:
     def is_target(self, step: int) -> bool:
         """Whether a recorded step is a target."""
         about, own = self.about, self.steps[step].about
-        if own.target is False or about.withheld or step < about.replayed:
+        if own.target is False or about.withheld or about.measures or step < about.replayed:
             return False
         if own.target:
             return True

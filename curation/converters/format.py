@@ -69,7 +69,7 @@ class Format(ABC):
 
     tags: ClassVar[tuple[str, ...]] = ()
     """Tags of an export on the Hub, in addition to the tags of every export."""
-    loading: ClassVar[str] = ""
+    loading: str = ""
     """Python code that reads an export from the folder `DIR`, for its card."""
     contents: ClassVar[str] = ""
     """Description of an export's files and columns in Markdown, for its card."""

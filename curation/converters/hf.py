@@ -22,7 +22,6 @@ from pydantic import Field, Json, ValidationError
 from common.text import Storable, counted
 from curation.converters.chat import record_of
 from curation.converters.exchanged import (
-    MOST_SEED,
     MOST_STEPS,
     OWN,
     Exchanged,
@@ -155,7 +154,7 @@ class HuggingFace(Format):
                 return files[part, split]
 
             for record in records:
-                split = TEST if record.about.seed is not None and record.about.seed >= MOST_SEED else TRAIN
+                split = TEST if record.about.measures else TRAIN
                 shown = for_trainers(record)
                 for row in self._rows(record, shown):
                     shards(STEPS, split).write(row, _bytes(row))

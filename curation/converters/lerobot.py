@@ -143,6 +143,7 @@ class LeRobot(Format):
         elif sets:
             self.notes.append(f"one data set for each size of screen: {', '.join(f'{name}/' for name in sets)}")
             self.configs = [{"config_name": name, "data_files": f"{name}/data/*/*.parquet"} for name in sets]
+            self.loading = self.loading.replace('"DIR"', f'"DIR/{next(iter(sets))}"')
         if MIXED in sets:
             self.notes.append("screens that change their size are read with batch_size=1")
 

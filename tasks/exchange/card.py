@@ -78,7 +78,7 @@ def dataset_card(config: Config, lake: Lake, form: Format, chosen: Selection, re
         summary,
         section("Read it", *_reading(form)),
         section("Counts", *_counts(rows)),
-        section("Source and licence", *_sources(config, chosen)),
+        section("Source and licence", *_sources(config, lake, chosen)),
         section("Quality", *_quality(lake, chosen)),
         section("Redaction", _redaction(redactor)),
         section("Lineage", *_lineage(lake, rows)),
@@ -126,20 +126,30 @@ def _outcome(row: Mapping[str, Any]) -> str:
     return "success" if row["success"] else "failure"
 
 
-def _sources(config: Config, chosen: Selection) -> list[str]:
+def _sources(config: Config, lake: Lake, chosen: Selection) -> list[str]:
     """Return the licence, and a table of the tasks' origins."""
     given = (
         f"The publisher's licence of this data set is `{chosen.license}`."
         if chosen.license
         else "No licence was given for this data set. Before you publish it, set `license` above."
     )
-    origins = Counter((row["environment"] or row["task_id"].partition("/")[0], row["lineage"]) for row in chosen.rows)
-    table = [
-        (name, origin or "unknown", _license(config, name), count) for (name, origin), count in origins.most_common()
-    ]
+    recorded = _recorded(lake, chosen.rows)
+    origins = Counter(
+        (name := row["environment"] or row["task_id"].partition("/")[0], row["lineage"] or "unknown",
+         recorded.get(row["trajectory_id"]) or _license(config, name))
+        for row in chosen.rows
+    )  # fmt: skip
+    table = [(*facts, count) for facts, count in origins.most_common()]
     head = ("environment", "origin of tasks and screens", "licence of the origin", "trajectories")
     note = "Screens show the environment's pages and applications, so their licence also applies to the images."
     return [given, rows_of(head, table), note]
+
+
+def _recorded(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return the licences of imported recordings, by trajectory."""
+    names = [row["trajectory_id"] for row in rows if row["policy"] == IMPORT]
+    found = lake.read("recordings", ["trajectory_id", "license"], {"trajectory_id": names}) if names else None
+    return {row["trajectory_id"]: row["license"] for row in found.to_pylist()} if found is not None else {}
 
 
 def _license(config: Config, environment: str) -> str:
@@ -175,7 +185,8 @@ def _redaction(redactor: Redactor | None) -> str:
     return (
         f"Secrets and personal data with a known form were removed. From texts: {texts}. In images: "
         f"{counted(redactor.regions, 'region')} of {counted(len(redactor.painted), 'image')} painted over. Images of "
-        f"unknown text, which are as they were recorded: {len(redactor.unread):,}."
+        f"unknown text, which are as they were recorded: {len(redactor.unread):,}. Images left out, because it is not "
+        f"known where their words are: {redactor.left_out:,}."
     )
 
 

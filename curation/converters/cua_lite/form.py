@@ -23,7 +23,7 @@ from common.text import counted
 from curation.converters.cua_lite.questions import TOOLS
 from curation.converters.cua_lite.samples import READ, exchanged_of_sample
 from curation.converters.cua_lite.writing import SampleWriter, WrittenSample
-from curation.converters.exchanged import MOST_SEED, Exchanged, Picture, RecordPlace, RecordRefused
+from curation.converters.exchanged import Exchanged, Picture, RecordPlace, RecordRefused
 from curation.converters.files import ImportSource, Target, parsed
 from curation.converters.format import Format, Read, each
 from curation.converters.parquet import IMAGE, RowFile, RowShards, image_of, json_of, picture_in, read_rows
@@ -69,7 +69,7 @@ class CuaLite(Format):
         with ExitStack() as opened:
             files = dict[tuple[str, str, str], Any]()
             for record in records:
-                split = VALIDATION if record.about.seed is not None and record.about.seed >= MOST_SEED else TRAIN
+                split = VALIDATION if record.about.measures else TRAIN
                 for sample in self._samples(writing, record):
                     key = (*sample.dims, split)
                     if key not in files:
@@ -169,11 +169,17 @@ def folded(samples: Iterable[WrittenSample]) -> Iterator[WrittenSample]:
 
 
 def _configs(found: Iterable[tuple[str, str, str]], below: str) -> list[dict[str, Any]]:
-    """Return a configuration `default`, and one for each platform and type of task, named `PLATFORM.TYPE`."""
+    """Return a configuration for each platform and type of task, named `PLATFORM.TYPE`, and before them `default`.
+
+    The default has the trajectories, or the questions in an export without trajectories. It never has both, whose
+    columns differ.
+    """
     parts: dict[str, dict[str, list[str]]] = {}
+    found = list(found)
+    usual = [kind for kind in READ if any(kind == other for _, other, _ in found)][:1]
     for platform, kind, split in found:
         path = f"{below}{platform}/{kind}/{split}/**/*.parquet" if not below else f"{below}{platform}/{kind}/{split}/*"
-        for name in ("default", f"{platform}.{kind}"):
+        for name in (*(["default"] if kind in usual else []), f"{platform}.{kind}"):
             parts.setdefault(name, {}).setdefault(split, []).append(path)
     return [
         {"config_name": name, "data_files": [{"split": split, "path": paths} for split, paths in sorted(of.items())]}

@@ -375,6 +375,19 @@ def test_the_hubs_layout_has_a_row_for_all_questions_about_a_screen(tmp_path: Pa
     assert [len(one.questions) for one in taken(CuaLiteHub(), folder)].count(1) == 3
 
 
+def test_the_default_configuration_has_rows_with_the_same_columns(tmp_path: Path) -> None:
+    form = CuaLiteHub()
+    written(form, [SEEN], tmp_path / "both")
+    assert {one["config_name"]: one["data_files"][0]["path"] for one in form.configs} == {
+        "default": ["mobile/use/train/**/*.parquet"],
+        "mobile.use": ["mobile/use/train/**/*.parquet"],
+        "mobile.grounding.point": ["mobile/grounding.point/train/**/*.parquet"],
+    }
+    stored(tmp_path / "in", asking("point", [1, 2]), metadata(("browser", "grounding.point")), 1)
+    written(form, taken(CuaLite(), tmp_path / "in"), tmp_path / "asked")
+    assert [one["config_name"] for one in form.configs] == ["default", "browser.grounding.point"]
+
+
 def test_the_hubs_layout_has_shards_with_their_number_and_configurations(tmp_path: Path) -> None:
     step = ExchangedStep(picture(1), actions=(Navigate(content="https://a.org"),))
     about = About(lake="l", trajectory_id="a", seed=1)

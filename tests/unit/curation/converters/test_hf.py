@@ -57,6 +57,9 @@ def test_trajectories_that_measure_policies_are_a_split_of_their_own_which_no_im
     form = HuggingFace()
     written(form, [trajectory("a"), trajectory("b", MOST_SEED)], tmp_path)
     assert [one.name for one in taken(form, tmp_path)] == ["a"]
+    assert [[row["target"] for row in rows] for rows in (rows_in(tmp_path)[:3], rows_in(tmp_path)[3:])] == [
+        [False] * 3, [True] * 3
+    ]  # fmt: skip
     splits = [{"split": split, "path": f"steps/{split}-*.parquet"} for split in ("train", "test")]
     assert form.configs[0] == {"config_name": "steps", "default": True, "data_files": splits}
     source = ImportSource(tmp_path)

@@ -552,6 +552,7 @@ def test_a_lerobot_data_set_has_screens_of_one_size_and_several_sizes_are_severa
     records = [Exchanged(name, f"Do {name}.", steps, True) for name, steps in episodes.items()]
     folder = written(form, records, tmp_path / "out")
     assert sorted(path.name for path in folder.iterdir()) == ["160x210", "640x480", "mixed"]
+    assert 'root="DIR/160x210"' in form.loading
     assert "160x210/, 640x480/, mixed/" in form.notes[0] and "batch_size=1" in form.notes[1]
     for name, count in (("160x210", 3), ("640x480", 1), ("mixed", 2)):
         info = json.loads((folder / name / "meta" / "info.json").read_text())

@@ -65,6 +65,30 @@ def test_every_export_has_a_card_and_says_that_it_is_not_redacted(place: Place, 
         assert sorted((tmp_path / "out").glob(one["data_files"]))
 
 
+def test_a_card_has_the_licence_of_an_imported_recording_and_the_images_that_are_left_out(
+    place: Place, tmp_path: Path
+) -> None:
+    lake = place.lake
+    (row, *_) = lake.read("trajectories", where={"iteration": 0}).to_pylist()
+    steps = lake.read("steps", where={"trajectory_id": row["trajectory_id"]}).to_pylist()
+    imported = {"policy": "import", "task_id": "import/recording-1", "iteration": -2}
+    task = {"environment": "import", "template": "r", "instruction": "{}", "tags": [], "split": "train"}
+    rest = {"max_steps": 3, "verifier": "judge", "lineage": "import:recording:1"}
+    lake.append("tasks", [GuiTask(task_id="import/recording-1", **task, **rest)])
+    for name, license_name in (("a" * 24, "mit"), ("b" * 24, "")):
+        ids = {"trajectory_id": name, "iteration": -2}
+        lake.append("trajectories", [{**row, **imported, **ids}])
+        lake.append("steps", [{**one, **ids} for one in steps])
+        film = {"source": "a.mp4", "source_sha256": "0" * 64, "width": 160, "height": 210, "rate": 4.0, "seconds": 1.0}
+        shown = {"frames": [steps[0]["screenshot"]], "times": [0.0], "step_times": [0.5], "license": license_name}
+        lake.append("recordings", [{"recording_id": name, **ids, **film, **shown}])
+    export("hf", tmp_path / "out", config=place.file)
+    _, body = card(tmp_path / "out")
+    assert "| import | import:recording:1 | mit | 1 |" in body
+    assert "| import | import:recording:1 | that of the imported data | 1 |" in body
+    assert "Images left out, because it is not known where their words are: " in body
+
+
 def test_a_licence_in_another_form_is_refused_before_anything_is_written(
     place: Place, tmp_path: Path, sentence: Sentences
 ) -> None:
