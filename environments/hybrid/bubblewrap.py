@@ -66,6 +66,8 @@ class Mounts:
     """Further folders and files: the path on the machine, and the path in the sandbox."""
     hidden: tuple[str, ...] = ()
     """Folders below `/usr` that are empty in the sandbox."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Symbolic links: the target, and the path of the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +324,8 @@ def _arguments(limits: SandboxLimits, mounts: Mounts, info: int, filter_: int, p
     mib = {disk: limits.disk_mib if disk == WORK else max(1, limits.disk_mib // 4) for disk in DISKS}
     for place, inside in mounts.readable:
         yield from ("--ro-bind", place, inside)
+    for target, link in mounts.links:
+        yield from ("--symlink", target, link)
     yield from ("--proc", "/proc", "--dev", "/dev")
     for disk in reversed(DISKS):
         yield from ("--perms", "0755" if disk == WORK else "1777", "--size", str(mib[disk] << 20), "--tmpfs", disk)

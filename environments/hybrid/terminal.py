@@ -132,7 +132,8 @@ class TerminalSession:
         self.bubblewrap = bubblewrap
         self.folder = WORK
         """Current folder of the shell."""
-        self._command_s = command_s
+        self.command_s = command_s
+        """Maximum seconds of a command."""
         self._restarted = _word()
         """The word of the mark before a new shell."""
         self._unread, self._output = b"", bytearray()
@@ -175,10 +176,10 @@ class TerminalSession:
             raise await self._death()
         note = ""
         try:
-            async with asyncio.timeout(self._command_s):
+            async with asyncio.timeout(self.command_s):
                 status = await self._asked(f"eval {shlex.quote(command)} </dev/null 9>&-; ")
         except TimeoutError:
-            note = f"stopped after {self._command_s:g} s"
+            note = f"stopped after {self.command_s:g} s"
         except _TooMuch:
             note = f"stopped after {MOST_OUTPUT >> 10} KiB of output"
         except _Gone:

@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -28,6 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 class _Meta(BaseModel):
     id: str
     driver: Literal["uda-gym"]
+    runtime: dict[str, Any] = {}
     timeout_seconds: Annotated[float, Field(gt=0.0)] = 1800.0
 
 
@@ -40,6 +41,8 @@ class UdaBundle:
     timeout_s: float
     """Maximum seconds of the setup, and of the check."""
     folder: Path
+    profile: str = ""
+    """Profile of the machine that the bundle was made for (`runtime.profile`), such as `datascience`."""
 
     def script(self, name: str) -> bytes:
         """Returns the content of `setup.sh` or `check.sh`."""
@@ -105,7 +108,7 @@ def _read(place: Path, key: str) -> UdaBundle:
     instruction = (place / INSTRUCTION).read_text(encoding="utf-8", errors="replace").strip()
     if not instruction:
         raise _incomplete(place / INSTRUCTION, key, "it is empty")
-    return UdaBundle(meta.id, instruction, meta.timeout_seconds, place)
+    return UdaBundle(meta.id, instruction, meta.timeout_seconds, place, str(meta.runtime.get("profile") or ""))
 
 
 def _incomplete(file: Path, key: str, problem: str) -> UsageError:

@@ -6,11 +6,8 @@ or without a finite score, is no verdict, and never 0. Before the first trajecto
 proves that the untouched start scores less than 1.
 """
 
-import asyncio
 import base64
-import json
-import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +18,7 @@ from environments.desktop.isolation import require_walls
 from environments.desktop.sandbox import FIRST_REST_S, DesktopSandbox, begin, open_programs
 from environments.desktop.tasks.task import DesktopTask
 from environments.desktop.uda.bundles import CHECK, EXEC, HIDDEN, SETUP, TRUTH, UdaBundle, read_uda_bundles
+from environments.desktop.uda.verdict import NO_VERDICT, PYTHON_SAFE, WORKSPACE, Proofs, no_verdict, score_of
 from environments.host import Host, NoHost
 from environments.verifier import Verifier
 from schemas.config.section import Count, Positive
@@ -28,15 +26,11 @@ from schemas.failure import SandboxFailure, TrajectoryFailure, UsageError
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask, TaskEntry
 
-WORKSPACE = "/tmp_workspace"
-"""Folder of a bundle's files in the desktop, as in UDA-Gym."""
 HIDDEN_AT, SETUP_AT, CHECK_AT, STATE_AT = (f"{WORKSPACE}/.uda_{name}" for name in ("hidden", "setup", "check", "state"))
 PACKED = f"{WORKSPACE}/.uda_state.tar"
 COMMAND_S = 20.0
 """Time limit of a short command in the desktop, in seconds."""
-NO_VERDICT = "no verdict"
-_SAFE = ("PYTHONNOUSERSITE=1", "PYTHONSAFEPATH=1", f"UDA_GYM_HARNESS_STATE_DIR={STATE_AT}")
-"""Variables of the setup and the check: Python imports nothing that the policy wrote."""
+_SAFE = (*PYTHON_SAFE, f"UDA_GYM_HARNESS_STATE_DIR={STATE_AT}")
 
 
 class UdaConfig(DesktopConfig):
@@ -113,14 +107,15 @@ class UdaTrial:
         await self._remove(f"{WORKSPACE}/{TRUTH}", CHECK_AT, STATE_AT, PACKED)
         await self._put(WORKSPACE, {PACKED.rpartition("/")[2]: (self._state, 0o600)})
         await self._run(["sh", "-c", f"mkdir -p {STATE_AT} && tar -xf {PACKED} -C {STATE_AT}"])
+        await self._run(["find", WORKSPACE, "-xtype", "l", "-delete"])  # a link to the truth would equal it
         await self._put(f"{WORKSPACE}/{TRUTH}", self._bundle.files(TRUTH))
         await self._put(CHECK_AT, {CHECK: (self._bundle.script(CHECK), 0o755)})
         done = await self._script(f"{CHECK_AT}/{CHECK}")
         await self._remove(f"{WORKSPACE}/{TRUTH}", CHECK_AT, STATE_AT, PACKED)
         if done.get("timed_out"):
-            raise _no_verdict(f"it takes longer than {self._bundle.timeout_s:g} s")
+            raise no_verdict(f"it takes longer than {self._bundle.timeout_s:g} s")
         if done["returncode"]:
-            raise _no_verdict(f"it exits with {done['returncode']}: {_tail(done)}")
+            raise no_verdict(f"it exits with {done['returncode']}: {_tail(done)}")
         return score_of(done["stdout"])
 
     async def _remove(self, *paths: str) -> None:
@@ -153,30 +148,6 @@ class UdaTrial:
         return [int(one) for one in done["stdout"].split()]
 
 
-def score_of(output: str) -> float:
-    """Returns the score in the last line of a check's output.
-
-    Raises:
-        TrajectoryFailure: of boundary `verifier`: the line is no JSON object with a finite `overall_score` from 0 to 1.
-    """
-    lines = output.strip().splitlines()
-    try:
-        found = json.loads(lines[-1]) if lines else None
-    except (ValueError, RecursionError):
-        found = None
-    score = cast(dict[str, Any], found).get("overall_score") if isinstance(found, dict) else None
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        last = f"its last line is {lines[-1][:80]!r}" if lines else "it prints nothing"
-        raise _no_verdict(f"{last}, not JSON with a number `overall_score`")
-    if not math.isfinite(score) or not 0 <= score <= 1:
-        raise _no_verdict(f"its overall_score is {score}, not a number from 0 to 1")
-    return float(score)
-
-
-def _no_verdict(why: str) -> TrajectoryFailure:
-    return TrajectoryFailure("verifier", f"{CHECK}: {why}")
-
-
 def _tail(done: Mapping[str, Any]) -> str:
     return (str(done.get("stderr", "")).strip() or str(done.get("stdout", "")).strip())[-200:] or "no output"
 
@@ -188,7 +159,7 @@ class UdaSandbox(DesktopSandbox):
         environment: the environment. proofs: proofs of its bundles, which all sandboxes of a host share.
     """
 
-    def __init__(self, environment: "UdaEnvironment", proofs: dict[str, asyncio.Future[None]]) -> None:
+    def __init__(self, environment: "UdaEnvironment", proofs: Proofs) -> None:
         super().__init__(environment.settings, {})
         self._environment, self._proofs = environment, proofs
         self._trial: UdaTrial | None = None
@@ -196,21 +167,13 @@ class UdaSandbox(DesktopSandbox):
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         bundle, settings = self._environment.bundles[task.template], self._environment.settings
-        await self._once(bundle.bundle_id, lambda: self._environment.prove(bundle))
+        await self._proofs.once(bundle.bundle_id, lambda: self._environment.prove(bundle))
         self._text = bundle.instruction
         self._opened = await begin(settings, {WORKSPACE: settings.workspace_mb})
         self._trial = await UdaTrial.start(self._opened, bundle)
         if settings.terminal:
             terminal = ("xterm", "-title", "Terminal", "-e", "sh", "-c", f"cd {WORKSPACE}; exec bash")
             await open_programs(self._opened, (terminal,))
-
-    async def _once(self, name: str, make: Callable[[], Awaitable[None]]) -> None:
-        """Proves a bundle once for all sandboxes; a failed proof is tried again."""
-        waiting = self._proofs.get(name)
-        failed = waiting is not None and waiting.done() and (waiting.cancelled() or waiting.exception() is not None)
-        if waiting is None or failed or waiting.get_loop() is not asyncio.get_running_loop():
-            waiting = self._proofs[name] = asyncio.ensure_future(make())
-        await asyncio.shield(waiting)
 
     async def _observe(self, elements: bool) -> Observation:
         shown, png = await self.box.content("look")
@@ -278,7 +241,7 @@ class UdaEnvironment(DesktopEnvironment):
                 "Set it to namespaces.",
             )
         require_walls()
-        proofs: dict[str, asyncio.Future[None]] = {}
+        proofs = Proofs()
         return NoHost(lambda: UdaSandbox(self, proofs))
 
     async def prove(self, bundle: UdaBundle) -> None:

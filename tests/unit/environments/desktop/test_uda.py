@@ -10,14 +10,8 @@ import pytest
 
 from environments.catalog import catalog
 from environments.desktop.uda.bundles import read_uda_bundles
-from environments.desktop.uda.environment import (
-    WORKSPACE,
-    UdaConfig,
-    UdaEnvironment,
-    UdaReward,
-    UdaSandbox,
-    score_of,
-)
+from environments.desktop.uda.environment import UdaConfig, UdaEnvironment, UdaReward, UdaSandbox
+from environments.desktop.uda.verdict import WORKSPACE, score_of
 from environments.registry import ENVIRONMENTS, VERIFIERS
 from schemas import action as act
 from schemas.config import config_of
