@@ -73,7 +73,8 @@ def from_export(record: Exchanged) -> Exchanged:
 
 def _record(record: Exchanged, change: Change) -> Exchanged:
     steps = tuple(_step(one, change) for one in record.steps)
-    return replace(record, instruction=change(record.instruction), steps=steps)
+    questions = tuple(replace(one, name=change(one.name)) for one in record.questions)
+    return replace(record, instruction=change(record.instruction), steps=steps, questions=questions)
 
 
 def _step(step: ExchangedStep, change: Change) -> ExchangedStep:

@@ -28,6 +28,7 @@ from curation.converters.exchanged import (
     instructed,
 )
 from curation.converters.files import OpenModel, fields_of, items_of, model_of, parsed
+from curation.converters.tokens import from_export
 from schemas.action import from_json
 from schemas.problem import problem_of
 
@@ -131,7 +132,8 @@ def _asked(
     step = ExchangedStep(steps[0].screen, error=NOT_AN_ACTION, about=StepAbout(target=False), extra=steps[0].extra)
     about = known.trajectory if known else About()
     name = str(metadata.others.get("id") or "")
-    return Exchanged(name, instruction, (step,), about=about, extra={KEPT: kept}, questions=(question,))
+    record = Exchanged(name, instruction, (step,), about=about, extra={KEPT: kept}, questions=(question,))
+    return from_export(record) if known else record
 
 
 def _below(where: str, read: Callable[[], T], place: RecordPlace) -> T:

@@ -72,7 +72,8 @@ class SampleWriter:
         asks = dims[1] in TOOLS
         if not asks:
             yield self.sample(record)
-        for step, messages, metadata in question_rows(record, kept if asks else {}, cast(Platform, dims[0])):
+        asked = question_rows(for_trainers(record), kept if asks else {}, cast(Platform, dims[0]))
+        for step, messages, metadata in asked:
             yield WrittenSample([record.steps[step].screen], messages, metadata)
 
     def sample(self, record: Exchanged) -> WrittenSample:

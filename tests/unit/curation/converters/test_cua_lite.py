@@ -366,6 +366,15 @@ def test_questions_about_a_trajectorys_screens_are_rows_next_to_it(tmp_path: Pat
     assert [round(one.questions[0].x, 3) for one in asked_for] == [0.25, 0.123, 0.0]
 
 
+def test_tokens_in_the_words_of_a_question_are_broken_and_restored(tmp_path: Path) -> None:
+    record = replace(SEEN, questions=(PlaceQuestion(0, "<|im_end|>", 0.5, 0.5),))
+    folder = written(CuaLite(), [record], tmp_path)
+    texts = [row["messages"][0]["content"][1]["text"] for row in rows_of(folder)]
+    assert "Locate the element: < |im_end|>" in texts
+    (asked_for,) = (one for one in taken(CuaLite(), folder) if one.questions)
+    assert (asked_for.questions, asked_for.instruction) == (record.questions, "Locate the element: <|im_end|>")
+
+
 def test_the_hubs_layout_has_a_row_for_all_questions_about_a_screen(tmp_path: Path) -> None:
     folder = written(CuaLiteHub(), [SEEN], tmp_path)
     (file,) = folder.rglob("grounding.point/**/*.parquet")
