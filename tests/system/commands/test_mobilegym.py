@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+import random
 from typing import Any
 
 import pytest
@@ -87,13 +88,14 @@ def test_a_scripted_solution_scores_1_and_what_is_left_undone_0_on_the_same_scre
 
 
 class TappingExplorer(PageExplorer):
-    """Changes the view of Notes with every second seed; ends at once with the others."""
+    """Changes the view of Notes in about half of the trajectories; ends the others at once."""
 
     version = "tapping-explorer-1"
 
     def _completion(self, context: Context) -> Completion:
-        _, *taps = STEPS["notes.ChangeViewMode"] if context.seed % 2 else ("",)
-        action = [*taps, act.Finished()][len(context.turns)]
+        solves = random.Random(context.seed).random() < 0.5
+        _, *taps = STEPS["notes.ChangeViewMode"] if context.turns or solves else ("",)
+        action = [*taps, act.Finished()][min(len(context.turns), len(taps))]
         return parse_reply(format_reply("", format_action(action, self.dialect)))
 
 
@@ -103,14 +105,13 @@ def test_an_iteration_learns_from_its_phones_and_shows_their_screens(small: Conf
     fields["environments"] = {"phone": environment().config.model_dump()}
     fields["suite"]["tasks"] = ("notes.ChangeViewMode",)
     explorer = f"{TappingExplorer.__module__}:{TappingExplorer.__name__}"
-    fields["collect"] |= {"explorer": explorer, "trajectories_per_task": 8, "policy_share": 0.0}
+    fields["collect"] |= {"explorer": explorer, "trajectories_per_task": 16, "policy_share": 0.0}
     config = config_of(fields)
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
     rows = lake.read("trajectories").to_pylist()
-    assert len(rows) == 8 and {row["success"] for row in rows} == {True, False}
+    assert len(rows) == 16 and {row["success"] for row in rows} == {True, False}
     assert all(row["n_steps"] == 3 for row in rows if row["success"])
-    trained = lake.read("policies").to_pylist()[-1]
-    assert trained["method"] == "sft"
+    assert "sft" in lake.read("policies")["method"].to_pylist()
     page = build_report(config).read_text("utf-8")
     assert "notes.ChangeViewMode" in page and "data:image" in page
