@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar, final
 
@@ -50,6 +50,8 @@ class Sandbox(ABC):
         self.clock: Callable[[], float] = time.monotonic
         """Clock in seconds, for `silent_s`."""
         self._asked = self.clock()
+        self._scripted: Iterator[Action] = iter(())
+        """Rest of the task's script, if the environment has one; `_start` sets it."""
 
     @property
     @final
@@ -118,6 +120,14 @@ class Sandbox(ABC):
         """Passes the policy's final action to the environment, once, before the last verdict; raises the errors of
         `perform`."""
         await self._in_time(self._conclude(action), action.type)
+
+    @final
+    async def hint(self) -> Action | None:
+        """Returns the next action of the environment's own script for the task; None without a script or at its end.
+
+        A script knows more than the screen shows, so only explorers that need hints get one.
+        """
+        return await self._in_time(self._hint(), "hint")
 
     @final
     async def verify(self, verifier: Verifier) -> Outcome:
@@ -197,6 +207,9 @@ class Sandbox(ABC):
     async def _conclude(self, action: Finished | CallUser) -> None:
         """Handles the final action, for environments that score an answer or the report that a task is infeasible."""
         return
+
+    async def _hint(self) -> Action | None:
+        return next(self._scripted, None)
 
     async def _abandon(self) -> None:
         """Ends the processes that may hang with the sandbox; called if it hangs."""

@@ -61,6 +61,21 @@ class PageExplorer(Explorer):
         return parse_reply(format_reply("", text))
 
 
+class ScriptedExplorer(PageExplorer):
+    """Plays the environment's own script of a task, and explores like `PageExplorer` where there is none.
+
+    Its trajectories are demonstrations: a script knows the answer. The lake names it as their policy.
+    """
+
+    version = "scripted-1"
+    needs_hints = True
+
+    def _completion(self, context: Context) -> Completion:
+        if context.hint is None:
+            return super()._completion(context)
+        return parse_reply(format_reply("", format_action(context.hint, self.dialect)))
+
+
 def _choose(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
     elements = context.observation.elements
     if not elements:

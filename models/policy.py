@@ -26,6 +26,8 @@ class Context:
     """Whether the policy thinks before the action."""
     avoid: tuple[Action, ...] = ()
     """Actions that are known to fail on this screen; only a proposer of corrections reads them."""
+    hint: Action | None = None
+    """Next action of the environment's own script; only for policies that need hints."""
 
 
 class Policy(ABC):
@@ -37,6 +39,8 @@ class Policy(ABC):
     """Kind of actor that is recorded with the policy's steps."""
     needs_elements: bool = False
     """Whether the policy needs the page's elements."""
+    needs_hints: bool = False
+    """Whether the policy needs the actions of the environment's own scripts. A trained policy never gets them."""
     max_concurrency: int = 0
     """Maximum calls at once, with one context each (a server makes its own batches); 0 means one batch at a time."""
 
@@ -57,5 +61,5 @@ class Explorer(Policy):
     kind = "explorer"
 
 
-EXPLORERS = Registry("collect.explorer", Explorer, {"page": "models.explorer:PageExplorer"})
+EXPLORERS = Registry("collect.explorer", Explorer, {"page": "models.explorer:PageExplorer", "scripted": "models.explorer:ScriptedExplorer"})
 """Explorers by name; each is made without arguments."""

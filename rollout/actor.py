@@ -27,6 +27,7 @@ class Acts(Protocol):
     kind: str
     dialect: str
     needs_elements: bool
+    needs_hints: bool
 
     async def act(self, context: Context) -> Completion:
         """Choose a step for a context; raise TrajectoryFailure if the actor cannot."""
@@ -37,7 +38,7 @@ class Actor:
     """Batches requests of concurrent trajectories into calls of one policy.
 
     Args:
-        policy: the first policy. The actor keeps its kind, dialect and need for elements.
+        policy: the first policy. The actor keeps its kind, dialect and needs.
         temperature: sampling temperature; 0 is greedy.
         newer: called before each batch. It returns a policy with newer weights or None. Running trajectories continue
             with the newer policy.
@@ -48,6 +49,7 @@ class Actor:
     ) -> None:
         self.kind: str = policy.kind
         self.dialect, self.needs_elements = policy.dialect, policy.needs_elements
+        self.needs_hints = policy.needs_hints
         self._policy, self._temperature, self._newer = policy, temperature, newer
         self._batch = 1 if policy.max_concurrency else MAX_BATCH
         self._free = max(1, policy.max_concurrency)

@@ -34,7 +34,8 @@ class Overseen:
     """
 
     def __init__(self, actor: Acts, decide: Decide) -> None:
-        self.kind, self.dialect, self.needs_elements = actor.kind, actor.dialect, actor.needs_elements
+        self.kind, self.dialect = actor.kind, actor.dialect
+        self.needs_elements, self.needs_hints = actor.needs_elements, actor.needs_hints
         self._actor, self._decide = actor, decide
 
     async def act(self, context: Context) -> Completion:

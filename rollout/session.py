@@ -87,7 +87,7 @@ class _Session:
         self.instruction = seen.instruction
         for number in range(self.planned.most_steps):
             clock = time.perf_counter()
-            reply = await self._reply(number, seen)
+            reply = await self._reply(sandbox, number, seen)
             completion, think_ms = reply.completion, (time.perf_counter() - clock) * 1000
             self.steps.append(_step(self.planned, number, seen, reply, observe_ms, think_ms))
             if not completion.actions:
@@ -110,7 +110,7 @@ class _Session:
             return "done"
         return "truncated" if self.outcome.truncated else _ENDS.get(action.type)
 
-    async def _reply(self, number: int, seen: Observation) -> StepReply:
+    async def _reply(self, sandbox: Sandbox, number: int, seen: Observation) -> StepReply:
         """Return the replayed reply for a step; without one, the reply of the current actor."""
         beginning, screen = self.planned.beginning, _digest(seen.png)
         if (replayed := given(beginning, number, screen)) is not None:
@@ -120,7 +120,8 @@ class _Session:
         shown = seen if actor.needs_elements else _without_elements(seen)
         avoid = beginning.avoid.get(screen, ()) if beginning else ()
         task, seed = self.planned.task.task_id, self.planned.step_seed(number)
-        context = Context(seen.instruction, tuple(self.turns), shown, seed, task, avoid=avoid)
+        hint = await sandbox.hint() if actor.needs_hints else None
+        context = Context(seen.instruction, tuple(self.turns), shown, seed, task, avoid=avoid, hint=hint)
         try:
             completion = await actor.act(context)
         except (TrajectoryFailure, FlywheelError):

@@ -19,6 +19,7 @@ from environments.android.actions import KEYBOARD
 from environments.android.task import PhoneTask
 from environments.chromium.browser import Browser
 from environments.chromium.page import Page, PageKind
+from schemas.action import Click, Scroll, Type
 
 PAGE = Path(__file__).with_name("phone.html")
 SERIAL = "demo"
@@ -33,18 +34,24 @@ TASKS: Mapping[str, PhoneTask] = {
     "phone-wifi": PhoneTask(
         instruction="Turn on Wi-Fi in Settings.", max_steps=6, deterministic=True, tags=("phone",),
         check="settings get global wifi_on", matches="1",
+        script=(Click(x=0.25, y=0.14), Click(x=0.5, y=0.17)),
     ),
     "phone-clock": PhoneTask(
         instruction="Open the app Clock.", max_steps=4, deterministic=True, tags=("phone",),
         check="dumpsys window", matches=".*mCurrentFocus=Window\\{demo u0 org.flywheel.demo.clock/.*",
+        script=(Click(x=0.25, y=0.31),),
     ),
     "phone-note": PhoneTask(
         instruction="Save the note `Grüße, 世界` in Notes.", max_steps=8, deterministic=True, tags=("phone",),
         check="cat /sdcard/notes.txt", matches="Grüße, 世界",
+        script=(
+            Click(x=0.75, y=0.14), Click(x=0.5, y=0.2), Type(content="Grüße, 世界"), Click(x=0.5, y=0.33),
+        ),
     ),
     "phone-call": PhoneTask(
         instruction="Call Tim, the last of the contacts.", max_steps=10, deterministic=True, tags=("phone",),
         app="contacts", check="cat /sdcard/called.txt", matches="Tim",
+        script=(*[Scroll(x=0.5, y=0.5, direction="down")] * 3, Click(x=0.5, y=0.85), Click(x=0.5, y=0.18)),
     ),
 }  # fmt: skip
 """Tasks of the demo phone, by template."""

@@ -57,7 +57,7 @@ class AndroidSandbox(Sandbox):
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._task = self._tasks[task.template]
-        self._instruction = task.instruction
+        self._instruction, self._scripted = task.instruction, iter(self._task.script)
         await self._reset()
         await self._take_keyboard()
         await self._done("input keyevent 3")

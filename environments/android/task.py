@@ -5,6 +5,7 @@ import re
 from pydantic import field_validator
 
 from environments.android.adb import ShellResult
+from schemas.action import Action
 from schemas.tables.task import TaskEntry
 
 
@@ -21,6 +22,9 @@ class PhoneTask(TaskEntry):
     """Command whose exit code 0 means success. It runs after every step, so it must not change the phone's state."""
     matches: str | None = None
     """Regular expression that the whole output of `check` must also match, without surrounding white space."""
+
+    script: tuple[Action, ...] = ()
+    """Actions that solve the task, such as `{ type = "click", x = 0.5, y = 0.2 }`, for `collect.explorer=scripted`."""
 
     @field_validator("matches")
     @classmethod

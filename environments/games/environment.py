@@ -136,9 +136,7 @@ class GameSandbox(DocumentSandbox):
         """Returns the outcome from the game's report after the last action."""
         return Outcome(done=self.reading.over, reward=self.reward, counts=True)
 
-    async def hint(self) -> Action | None:
-        """Returns a scripted player's next action; None if the game has no such player, or the player has nothing to
-        do."""
+    async def _hint(self) -> Action | None:
         answer = await self._read_reward(self._page.evaluate("world.__page.hint()"))
         return None if answer is None else _ACTIONS.validate_python(answer)
 

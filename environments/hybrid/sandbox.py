@@ -25,7 +25,7 @@ from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
 from environments.hybrid.bubblewrap import DISKS, EVERYTHING, WORK, Mounts, SandboxLimits, owner
 from environments.hybrid.files import Files
-from environments.hybrid.tasks.task import HybridGoal, HybridInstance, Template, Trial
+from environments.hybrid.tasks.task import ClickOn, HybridGoal, HybridInstance, Move, Template, Trial
 from environments.hybrid.terminal import TerminalSession
 from environments.hybrid.web import page_of
 from environments.hybrid.workspace import Workspace
@@ -207,6 +207,7 @@ class HybridSandbox(BrowserSandbox):
         super().__init__(browser, config)
         self._templates = templates
         self._jail_limits, self._command_s, self._mounts = limits, command_s, mounts
+        self._moves: Iterator[Move] = iter(())
         self._terminal: TerminalSession | None = None
         self._disks: dict[str, Files] = {}
         """Disks by their path in the sandbox."""
@@ -275,6 +276,16 @@ class HybridSandbox(BrowserSandbox):
                 found[name] = files.read(name)
         return found | {path: content for path, content in self.instance.contents.items() if path == trial.test}
 
+    async def aimed(self, move: ClickOn) -> act.Click | None:
+        """Returns the click on the named element; None if the screen has no such element."""
+        elements = (await self.observe(elements=True)).elements
+        found = next((one for one in elements if one.interactive and one.name == move.name), None)
+        return None if found is None else act.Click(x=found.centre[0], y=found.centre[1])
+
+    async def _hint(self) -> act.Action | None:
+        move = next(self._moves, None)
+        return await self.aimed(move) if isinstance(move, ClickOn) else move
+
     async def _made(self, task: GuiTask, seed: int) -> tuple[str, HybridInstance]:
         """Returns the instruction and the instance of a task."""
         return self._templates[task.template].instance(task.template, seed)
@@ -292,6 +303,7 @@ class HybridSandbox(BrowserSandbox):
         files = self._disks[WORK]
         for path, content in instance.contents.items():
             files.write(path, content)
+        self._moves = iter(instance.script)
         self.instance, self.workspace = instance, Workspace(files, self._terminal, instance.web)
         await self._show()
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from environments.hybrid.sandbox import HybridSandbox, misses
 from environments.hybrid.tasks.task import ClickOn
 from environments.verifier import Verifier
-from schemas.action import Click, Finished
+from schemas.action import Finished
 from schemas.failure import TrajectoryFailure
 from schemas.observation import Outcome
 
@@ -46,17 +46,10 @@ async def solve(sandbox: HybridSandbox, reward: Verifier = REWARD) -> Outcome:
         if isinstance(move, Finished):
             await sandbox.conclude(move)
         else:
-            action = await _aimed(sandbox, move) if isinstance(move, ClickOn) else move
+            action = await sandbox.aimed(move) if isinstance(move, ClickOn) else move
+            if action is None:
+                raise TrajectoryFailure("policy", f"no element can be clicked for {move}")
             if error := await sandbox.perform(action):
                 raise TrajectoryFailure("policy", error)
         outcome = await sandbox.verify(reward) if reward.each_step else None
     return outcome or await sandbox.verify(reward)
-
-
-async def _aimed(sandbox: HybridSandbox, move: ClickOn) -> Click:
-    elements = (await sandbox.observe(elements=True)).elements
-    found = [one for one in elements if one.interactive and one.name == move.name]
-    if not found:
-        raise TrajectoryFailure("policy", f"there is no {move.name} among {[one.name for one in elements]}")
-    x, y = found[0].centre
-    return Click(x=x, y=y)

@@ -37,6 +37,14 @@ class RightAnswer:
     tolerance: float = 0.0
     """Largest difference from a number that is still right, in its unit."""
 
+    @property
+    def written(self) -> str:
+        """Returns the answer as a policy writes it."""
+        if isinstance(self.value, tuple):
+            return ", ".join(self.value)
+        number = isinstance(self.value, int | float)
+        return f"{self.value:.12g} {self.unit}".strip() if number else str(self.value)
+
     def share(self, text: str) -> float:
         """Returns how much of the answer a text has: 1 if it is right; between 0 and 1 only for sets.
 

@@ -100,6 +100,7 @@ class SearchSandbox(BrowserSandbox):
     async def _start(self, task: GuiTask, seed: int) -> None:
         self.question = self._ask(task.template, seed)
         self._instruction = f"{self.question.text} Search the encyclopedia, and finish with {_form(self.question)}."
+        self._scripted = iter(self.question.script)
         self._visit_id, self._visit = self._server.begin(self.question.excludes)
         self._opened = page = await WebPage.acquire(self._browser, self.kind)
         await page.send("Network.enable")

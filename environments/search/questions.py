@@ -10,15 +10,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from environments.search.answers import RightAnswer, date_in
 from environments.search.corpus import Corpus
+from schemas.action import Action, Finished, Navigate
 from schemas.failure import UsageError
 from schemas.problem import named_problem
 from schemas.tables.trajectory import SPLIT_STARTS, SeedSplit
 
+SAFE = "/ "
+"""Characters of a page's id that an address of `navigate` keeps."""
 Result = Literal["wrong", "partly right", "unsupported", "supported"]
 
 
@@ -56,6 +60,16 @@ class SearchQuestion:
     """Ids of the pages that hold each fact."""
     excludes: frozenset[str] = frozenset()
     """Ids of pages that the policy can neither find nor open."""
+
+    @property
+    def script(self) -> tuple[Action, ...]:
+        """Returns actions that open a page of each fact, in the order of the facts, and give the right answer."""
+        pages = list[str]()
+        for fact in self.evidence:
+            if not set(fact) & set(pages):
+                pages.append(fact[0])
+        opens = (Navigate(content=f"/page/{quote(page, safe=SAFE)}") for page in pages)
+        return (*opens, Finished(content=self.answer.written))
 
     def assess(self, text: str, opened: Collection[str]) -> Assessment:
         """Assesses an answer, given the pages that were opened before it."""

@@ -170,7 +170,8 @@ class CollectConfig(Section):
     relay_share: Share = 0.0
     """Share of the trajectories that the policy starts and the explorer continues from the state reached."""
     explorer: str = "page"
-    """Explorer: `page`, which clicks, types and drags at random among the page's elements, or a dotted path to a
+    """Explorer: `page`, which clicks, types and drags at random among the page's elements; `scripted`, which plays the
+    environment's script of a task, and is `page` for tasks without one; or a dotted path to a
     `models.policy.Explorer`."""
     temperature: Positive = 1.0
     """Sampling temperature of the policy in collection."""

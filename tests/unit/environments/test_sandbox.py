@@ -86,7 +86,7 @@ def test_a_box_that_cannot_be_given_back_or_given_up_raises_nothing_else(caplog:
 class Clicks:
     """Who always clicks."""
 
-    needs_elements, kind, dialect = False, "policy", "box_v1"
+    needs_elements, needs_hints, kind, dialect = False, False, "policy", "box_v1"
 
     async def act(self, context: Any) -> Completion:
         return Completion("click", actions=(Click(x=0.5, y=0.5),))
