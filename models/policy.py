@@ -61,5 +61,9 @@ class Explorer(Policy):
     kind = "explorer"
 
 
-EXPLORERS = Registry("collect.explorer", Explorer, {"page": "models.explorer:PageExplorer", "scripted": "models.explorer:ScriptedExplorer"})
+EXPLORERS = Registry(
+    "collect.explorer",
+    Explorer,
+    {"page": "models.explorer:PageExplorer", "scripted": "models.explorer:ScriptedExplorer"},
+)
 """Explorers by name; each is made without arguments."""

@@ -157,8 +157,8 @@ def view(lake: Lake) -> Group:
     for row in rows:
         table.add_row(*compress(_cells(row, stand.get(row.policy or "")), shown))
     trend = sparkline([row.success for row in rows if row.success is not None])
-    explorer = rows[-1].explorer if rows else None
-    text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {champion or 'none'}"
+    explorer = f"{rows[-1].explorer_name} {_number(rows[-1].explorer)}" if rows else f"explorer {_number(None)}"
+    text = f"\nsuccess {trend or '-'}   {explorer}   champion {champion or 'none'}"
     if success := _measured(rows, champion) or OpenLake(lake).success(champion):
         text += f"\nthe champion's success {success.text}"
     own = [row.verified for row in rows if row.verified]

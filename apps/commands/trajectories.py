@@ -210,12 +210,13 @@ def step_as_dict(step: "RecordedStep") -> dict[str, Any]:
 
 def _print_found(found: "Found") -> None:
     from tasks.running.console import make_table, out
+    from tasks.shared.status import explorer_name
 
     table = make_table(*COLUMNS)
     for one in found:
         row = one.row
         reward = "" if row.reward is None else f"{row.reward:.2f}"
-        policy = row.policy if row.policy == "explorer" else row.policy_version
+        policy = explorer_name(row.policy_version) if row.policy == "explorer" else row.policy_version
         table.add_row(
             row.trajectory_id, one.outcome, row.task_id, str(row.seed), str(row.iteration), policy,
             str(row.n_steps), reward, one.route or "-",

@@ -37,6 +37,9 @@ SELECT
     synthesized.task_trials AS synthesized_trials,
     explorer.success AS explorer,
     coalesce(explorer.n, 0) AS explorer_n,
+    (
+        SELECT max(version) FROM evaluation_outcomes WHERE actor = 'explorer' AND suite = 'suite'
+    ) AS explorer_version,
     coalesce(collected.trajectories, 0) AS trajectories,
     coalesce(made.promoted, false) AS promoted,
     coalesce(took.wall_s, 0.0) AS wall_s,

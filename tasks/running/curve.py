@@ -32,7 +32,7 @@ def success_chart(iterations: Sequence[IterationStatus]) -> Spec | None:
         for row in iterations
         if row.ci is not None
     ]
-    explorer = next((row.explorer for row in iterations if row.explorer is not None), None)
+    explored = next((row for row in iterations if row.explorer is not None), None)
     if not rows:
         return None
     base = alt.Chart(alt.Data(values=rows)).encode(x=iteration_axis([row["iteration"] for row in rows]))
@@ -48,8 +48,8 @@ def success_chart(iterations: Sequence[IterationStatus]) -> Spec | None:
             y="success:Q", text=alt.Text("success:Q", format=".2f")
         ),
     ]
-    if explorer is not None:
-        layers += _explorer_line(explorer)
+    if explored is not None and explored.explorer is not None:
+        layers += _explorer_line(explored.explorer, explored.explorer_name)
     return specification(alt.layer(*layers))
 
 
@@ -79,7 +79,7 @@ def label_order(name: str) -> tuple[int, int]:
     return {EXPLORER: (0, 0), START: (1, 0)}.get(name, (2 if kind else 3, int(number) if number.isdecimal() else 0))
 
 
-def _explorer_line(share: float) -> list[Any]:
+def _explorer_line(share: float, name: str) -> list[Any]:
     base = alt.Chart(alt.Data(values=[{"explorer": share}])).encode(y="explorer:Q")
     line = base.mark_rule(color=EXPLORED, strokeDash=[5, 4]).encode(tooltip=[alt.Tooltip("explorer:Q", format=".3f")])
-    return [line, base.mark_text(text=f"explorer {share:.2f}", x=4, dy=-7, align="left", color=EXPLORED)]
+    return [line, base.mark_text(text=f"{name} {share:.2f}", x=4, dy=-7, align="left", color=EXPLORED)]

@@ -73,6 +73,7 @@ class IterationStatus:
     synthesized: Success | None
     """Success rate on made tasks."""
     explorer: float | None
+    explorer_version: str | None
     trajectories: int
     verified: AcceptanceRate | None
     """Acceptance rate of trajectories that the policy made alone."""
@@ -84,9 +85,19 @@ class IterationStatus:
     stages_s: Mapping[str, float]
 
     @property
+    def explorer_name(self) -> str:
+        """Name of the measured explorer."""
+        return explorer_name(self.explorer_version or "")
+
+    @property
     def finished(self) -> bool:
         """Whether the last stage is recorded."""
         return STAGES[-1] in self.stages_s
+
+
+def explorer_name(version: str) -> str:
+    """Return `explorer` for the default explorer, and `explorer VERSION` for another, such as one that plays scripts."""
+    return "explorer" if not version or version.startswith("explorer") else f"explorer {version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +208,7 @@ def _entry(row: Mapping[str, Any]) -> IterationStatus:
         held_out=_success(row, "held_out"),
         synthesized=_success(row, "synthesized"),
         explorer=row["explorer"],
+        explorer_version=row["explorer_version"],
         trajectories=row["trajectories"],
         verified=own and AcceptanceRate(own.at.mean, (own.at.low, own.at.high), own.at.n),
         verified_fixed_mix=own and own.fixed_mix,

@@ -96,5 +96,15 @@ def measured(iteration: int) -> IterationStatus:
         "stages_s": {},
     }
     return IterationStatus(
-        iteration, "p", 0.01 * iteration, (0.0, 1.0), 8, explorer=0.5, trajectories=8, promoted=True, wall_s=1.0, **none
+        iteration,
+        "p",
+        0.01 * iteration,
+        (0.0, 1.0),
+        8,
+        explorer=0.5,
+        explorer_version="explorer-4",
+        trajectories=8,
+        promoted=True,
+        wall_s=1.0,
+        **none,
     )

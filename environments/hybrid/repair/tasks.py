@@ -18,8 +18,9 @@ MAX_CASES = 80
 MAX_SHOWN = 3
 """Most calls of the visible test that the fault changes, and most others."""
 DONE = Finished(content="")
-MAX_WRITTEN = 20_000
-"""Most characters of a file that the script writes as a whole; it changes larger files by a command."""
+MAX_WRITTEN = 4_000
+"""Most characters of a file that the script writes as a whole; it changes larger files by a command, so that its
+reply can be imitated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ SELECT
 FROM (
     SELECT
         if(policy_version IN (SELECT policy_version FROM policies), policy_version, 'explorer') AS actor,
-        suite, task_id, seed, seed >= 2000000 AS test, success, reward
+        policy_version AS version, suite, task_id, seed, seed >= 2000000 AS test, success, reward
     FROM evaluations
     WHERE suite IN ('suite', 'held_out', 'synthesized') AND success IS NOT NULL
 )

@@ -2,26 +2,21 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running.run_status import RunStatus, file_of
-from tests.system.parts.desk import CHROMIUM, FLAGS
-from tests.tiers import NO_BROWSER
 
 WAIT_S = 240.0
 CONFIG = """
@@ -49,21 +44,6 @@ steps = 8
 steps_first = 8
 processes = 1
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[WebDriver]:
-    driver, chromium = shutil.which("chromedriver"), next((one for one in CHROMIUM if Path(one).exists()), None)
-    if driver is None or chromium is None:
-        pytest.skip(NO_BROWSER)
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    for flag in FLAGS:
-        options.add_argument(flag)
-    started = webdriver.Chrome(options, Service(driver))
-    yield started
-    started.quit()
 
 
 def until(holds: Callable[[], Any]) -> Any:

@@ -5,10 +5,10 @@ import pytest
 from environments.games.environment import built_in
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
 from environments.site.environment import ENTRIES
-from models.explorer import KEYS, PageExplorer
+from models.explorer import KEYS, PageExplorer, ScriptedExplorer
 from models.families.dialects import format_action
 from models.policy import Context
-from schemas.action import Action, Click, Hotkey
+from schemas.action import Action, Click, Hotkey, Navigate, WriteFile
 from schemas.observation import Element, Observation, PastStep
 
 SEEN = Observation(b"", 1, 1, "", (Element("Score 0", "text", (0.0, 0.0, 0.5, 0.1), interactive=False),))
@@ -70,3 +70,11 @@ def test_only_games_name_keys() -> None:
     assert len(others) > 100 and not any(KEYS.search(entry.instruction) for entry in others)
     played = {name: entry for name, entry in built_in().items() if "keys" in entry.tags}
     assert played and all(KEYS.search(entry.instruction) for entry in played.values())
+
+
+@pytest.mark.parametrize("hint", [Navigate(content="/page/O'Neil"), WriteFile(path="a.py", content="a = '1'\n")])
+def test_the_scripted_explorer_plays_the_script_and_explores_where_there_is_none(hint: Action) -> None:
+    explorer, plain = ScriptedExplorer(), Context("Press it.", (), SEEN, 3)
+    hinted = Context("Press it.", (), SEEN, 3, hint=hint)
+    assert [one.first for one in explorer.act([hinted])] == [hint]
+    assert explorer.act([plain]) == PageExplorer().act([plain]) == PageExplorer().act([hinted])

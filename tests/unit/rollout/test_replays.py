@@ -4,14 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from environments.fake import FakeEnvironment, FakeSandbox
+from environments.host import Host, NoHost
 from environments.pool import SandboxPool
 from models.completion import Completion
+from models.explorer import PageExplorer
 from models.families.dialects import format_actions, parse_reply
 from models.policy import Context, Policy
 from rollout.actor import Actor
 from rollout.replies import admitting, recorded
 from rollout.session import roll_out
 from rollout.trajectory import DISAGREES, Beginning, FinishedTrajectory, PlannedTrajectory
+from schemas.action import Action, Wait
 from schemas.context import ContextRule
 from tests.parts import FAKE
 
@@ -89,3 +93,37 @@ def test_a_known_reply_is_performed_after_the_replay_and_its_thought_can_admit_t
     found = rolled(Scripted(), script)
     assert found.trajectory.success is True and found.steps[1].thought == "Not that. Hm."
     assert script.name != beginning.name
+
+
+def test_only_an_explorer_that_needs_hints_gets_the_script_of_the_environment() -> None:
+    seen = list[tuple[Action | None, ...]]()
+
+    class Watching(PageExplorer):
+        def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+            seen.append(tuple(one.hint for one in contexts))
+            return super().act(contexts, temperature)
+
+    class Hinted(Watching):
+        needs_hints = True
+
+    class Scripts(FakeSandbox):
+        async def _hint(self) -> Action | None:
+            return Wait()
+
+    class ScriptedFake(FakeEnvironment):
+        def host(self) -> Host:
+            return NoHost(lambda: Scripts(self.config))
+
+    environment = ScriptedFake("fake", FAKE.config)
+
+    async def run(policy: Policy) -> None:
+        with Actor(policy) as actor:
+            async with SandboxPool([environment]) as pool:
+                planned = PlannedTrajectory("lake", "run", 0, TASK, 5, policy.kind, policy.version)
+                await roll_out(pool, planned, [actor], record_elements=True, rule=ContextRule(1))
+
+    asyncio.run(run(Watching()))
+    assert {*seen} == {(None,)}
+    seen.clear()
+    asyncio.run(run(Hinted()))
+    assert {*seen} == {(Wait(),)}

@@ -74,7 +74,8 @@ def test_a_lap_without_a_policy_yet_is_shown_with_what_there_is(lake: Lake, row)
     lake.append("trajectories", [row("trajectories", iteration=4)])
     (entry,) = iterations(lake)
     assert asdict(entry) == {
-        "iteration": 4, "policy": None, "success": None, "ci": None, "n": 0, "explorer": None, "trajectories": 1,
+        "iteration": 4, "policy": None, "success": None, "ci": None, "n": 0, "explorer": None,
+        "explorer_version": None, "trajectories": 1,
         "verified": None, "verified_fixed_mix": None, "held_out": None, "synthesized": None,
         "promoted": False, "wall_s": 0.0, "orchestration_s": None, "stages_s": {},
     }  # fmt: skip

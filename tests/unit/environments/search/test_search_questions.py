@@ -13,6 +13,7 @@ from environments.search.encyclopedia import Encyclopedia, encyclopedia_of
 from environments.search.environment import SearchConfig, SearchEnvironment
 from environments.search.generate import QUESTION_FORMS, draw_question
 from environments.search.questions import SearchQuestion, read_questions
+from schemas.action import Finished, Navigate
 from schemas.config import load_config
 from schemas.failure import FlywheelError, UsageError
 from schemas.registry import options_of
@@ -58,6 +59,14 @@ def test_a_question_needs_two_to_five_pages_and_never_holds_its_answer() -> None
         assert 2 <= len({fact[0] for fact in one.evidence}) <= 5
         given = one.answer.value if isinstance(one.answer.value, tuple) else (one.answer.value,)
         assert not any(re.search(rf"\b{re.escape(str(item))}\b", one.text) for item in given)
+
+
+def test_the_script_of_a_question_opens_its_evidence_and_gives_the_answer() -> None:
+    for question in some(encyclopedia_of(0, SMALLEST), 0):
+        *opens, last = question.script
+        assert isinstance(last, Finished) and 2 <= len(opens) <= 5
+        pages = [one.content.removeprefix("/page/") for one in opens if isinstance(one, Navigate)]
+        assert question.assess(last.content, pages).result == "supported", question.text
 
 
 def test_an_answer_without_the_pages_of_its_facts_is_right_but_unsupported() -> None:
