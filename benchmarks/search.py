@@ -2,6 +2,9 @@
 
 `python -m benchmarks.search [--questions N]`
 
+The questions are distinct, and those of test seeds from 6,000,000 on, which no choice of the readers or of the product
+has seen.
+
 `reader` searches, opens pages and computes the answer from their text. `guesser` answers from the question alone.
 `one page` opens the first page that the question names, and answers with a value from it. The table has the mean reward
 of each reader, and the share of its answers that are right whether or not the opened pages support them.
@@ -26,6 +29,9 @@ from schemas.observation import Element
 QUESTIONS, SHORT_QUESTIONS = 200, 20
 MAX_GUESSED, MAX_ONE_PAGE = 0.05, 0.3
 """Maximum mean rewards of the readers that open no page or one."""
+ARTICLES = 1_000
+FIRST_SEED = 6_000_000
+"""First seed of the questions; no other benchmark and no run uses these test seeds."""
 MAX_SCROLLS = 12
 _FACTS = {
     "people": r"People\s+([\d,]+)",
@@ -260,33 +266,52 @@ def _way(text: str) -> tuple[Solver, tuple[str, ...]]:
     raise LookupError(text)
 
 
-async def rewards(pool: SandboxPool, environment: SearchEnvironment, read: Read, numbers: Sequence[int]) -> list[Any]:
-    """Lets a reader answer questions, of each task in turn, and returns the outcome and the assessment of each."""
-    templates = list(environment.entries)
+Asked = tuple[str, int]
+"""A template and a seed."""
 
-    async def one(number: int) -> Any:
-        task, seed = environment.task(templates[number % len(templates)]), number // len(templates)
-        async with pool.lease(task, seed) as sandbox:
+
+def asked(environment: SearchEnvironment, count: int) -> list[Asked]:
+    """Returns the first distinct questions from `FIRST_SEED` on, of each task in turn."""
+    templates = list(environment.entries)
+    seeds, seen, found = dict.fromkeys(templates, FIRST_SEED), set[str](), list[Asked]()
+    while len(found) < count:
+        template = templates[len(found) % len(templates)]
+        text, seed = environment.question(template, seeds[template]).text, seeds[template]
+        seeds[template] += 1
+        if text not in seen:
+            seen.add(text)
+            found.append((template, seed))
+    return found
+
+
+async def rewards(
+    pool: SandboxPool, environment: SearchEnvironment, read: Read, questions: Sequence[Asked]
+) -> list[Any]:
+    """Lets a reader answer questions, and returns the outcome and the assessment of each."""
+
+    async def one(template: str, seed: int) -> Any:
+        async with pool.lease(environment.task(template), seed) as sandbox:
             assert isinstance(sandbox, SearchSandbox)
             text = (await sandbox.observe()).instruction
-            answer = await read(sandbox, text, random.Random(f"{read.__name__} {number}"))
+            answer = await read(sandbox, text, random.Random(f"{read.__name__} {template} {seed}"))
             await sandbox.conclude(Finished(content=answer))
             return await sandbox.verify(SearchReward()), sandbox.assessment
 
     found = list[Any]()
-    for begin in range(0, len(numbers), environment.size):
-        found += await asyncio.gather(*map(one, numbers[begin : begin + environment.size]))
+    for begin in range(0, len(questions), environment.size):
+        found += await asyncio.gather(*(one(*key) for key in questions[begin : begin + environment.size]))
     return found
 
 
 async def measured(count: int) -> list[dict[str, Any]]:
     """Returns a row for each reader."""
-    environment = SearchEnvironment("search", SearchConfig(kind="search", browsers=1, pages=2))
+    environment = SearchEnvironment("search", SearchConfig(kind="search", articles=ARTICLES, browsers=1, pages=2))
+    questions = asked(environment, count)
     rows = list[dict[str, Any]]()
     async with SandboxPool([environment]) as pool:
         for name, read in READERS.items():
             begun = time.perf_counter()
-            found = await rewards(pool, environment, read, range(count))
+            found = await rewards(pool, environment, read, questions)
             right = sum(assessment.share == 1.0 for _, assessment in found)
             row = {"reader": name, "questions": count, "reward": sum(outcome.reward for outcome, _ in found) / count}
             rows.append(row | {"right": right / count, "seconds": round(time.perf_counter() - begun, 1)})

@@ -96,7 +96,7 @@ class IterationStatus:
 
 
 def explorer_name(version: str) -> str:
-    """Return `explorer` for the default explorer, and `explorer VERSION` for another, such as one that plays scripts."""
+    """Return `explorer` for the default explorer, and `explorer VERSION` for any other."""
     return "explorer" if not version or version.startswith("explorer") else f"explorer {version}"
 
 

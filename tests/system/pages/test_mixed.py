@@ -15,7 +15,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 
 from schemas.config.sections import LakeConfig
 from schemas.tables.evaluation import Evaluation
-from schemas.tables.quality import QualityCheck
+from schemas.tables.quality import QualityResult
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
@@ -85,7 +85,7 @@ def test_screens_commands_and_texts_are_in_one_training(project: Project) -> Non
     assert len({(row.screen_width, row.screen_height) for row in steps}) == 3
     trained = re.search(r"train +[\d.]+ s +(\d+) accepted trajectory steps", project.printed)
     assert trained is not None and 0 < int(trained[1]) <= len(steps)
-    assert not [row for row in project.lake.rows(QualityCheck) if row.severity == "critical" and not row.success]
+    assert not [row for row in project.lake.rows(QualityResult) if row.severity == "critical" and not row.success]
 
 
 def test_commands_name_the_scripts_and_every_task(project: Project) -> None:
