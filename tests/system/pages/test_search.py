@@ -19,11 +19,15 @@ from environments.search.served import ORIGIN, SITE
 from models.completion import Completion
 from models.explorer import PageExplorer
 from models.families.dialects import parse_reply
+from models.judges.judge import Judge, JudgeCase, Judgement
 from models.policy import Context, Policy
 from rollout.actor import Actor
+from rollout.runner import with_judgement
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas import action as act
+from schemas.config import load_config
+from schemas.config.section import Section
 from schemas.context import ContextRule
 from schemas.observation import Outcome
 
@@ -243,6 +247,46 @@ def test_a_trajectory_ends_with_its_answer_and_keeps_its_reward(
     assert (found.trajectory.termination, found.trajectory.failure_boundary) == (end, None)
     refused = found.steps[0].action_error
     assert (refused is not None and "outside the encyclopedia" in refused) == (reward == 0.2)
+
+
+class Generous(Judge[Section]):
+    """Accepts every answer, and counts how often it is asked."""
+
+    name = "generous"
+    asked = 0
+
+    def _score(self, case: JudgeCase) -> Judgement:
+        Generous.asked += 1
+        return Judgement(0.9, "close enough")
+
+
+ANSWERS = {
+    "finished(content='4 kg')": 0.2,
+    "finished(content='5 kg')": 0.0,
+    "finished(content='It weighs about as much as four bags of sugar.')": 0.0,
+}
+"""Answers without an opened page, and their rewards by the rules."""
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_judge_scores_answers_only_where_the_config_asks_for_it(
+    lamps: tuple[SearchEnvironment, list[str]], judged: bool
+) -> None:
+    section = lamps[0].config.model_copy(update={"judge": judged})
+    environment, config = SearchEnvironment("search", section), load_config("laptop", [])
+    judge, before = Generous(Section()), Generous.asked
+    task = environment.task("search-questions", max_steps=1)
+    planned = PlannedTrajectory("lake", "run", 0, task, 1, "policy", "s")
+
+    async def run(reply: str) -> FinishedTrajectory:
+        with Actor(Saying(f"Action: {reply}")) as actor:
+            async with SandboxPool([environment]) as pool:
+                return await roll_out(pool, planned, [actor], record_elements=False, rule=ContextRule(1))
+
+    records = [with_judgement(config, judge, planned, asyncio.run(run(reply))) for reply in ANSWERS]
+    rewards = [0.9] * len(ANSWERS) if judged else [*ANSWERS.values()]
+    assert [record.trajectory.reward for record in records] == pytest.approx(rewards)
+    assert Generous.asked - before == (len(ANSWERS) if judged else 0)
 
 
 def test_a_partly_right_set_has_its_share_below_a_success() -> None:
