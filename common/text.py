@@ -9,12 +9,14 @@ therefore inserts a zero-width space into everything that looks like a special t
 `restored` removes these spaces from their answers, so that text copied from a prompt, such as `<b>`, equals the
 original.
 
-`counted`, `some_of` and `lasting` format numbers and durations for messages.
+`counted`, `some_of` and `lasting` format numbers and durations for messages. `plain` and `same_words` compare short
+answers.
 """
 
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
@@ -150,3 +152,15 @@ def broken(text: str) -> str:
 def restored(text: str) -> str:
     """Removes the zero-width spaces that `broken` inserted."""
     return _BROKEN.sub("", text)
+
+
+def plain(text: str) -> str:
+    """Normalises a text: NFKC, lower case, no leading article, no surrounding punctuation, single spaces."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    words = folded.strip(" \t\r\n.,;:!?\"'`*()“”‘’«»").split()
+    return " ".join(words[1:] if len(words) > 1 and words[0] in ("the", "a", "an") else words)
+
+
+def same_words(one: str, other: str) -> bool:
+    """Checks whether two answers are equal, apart from case, a leading article and surrounding punctuation."""
+    return plain(one) == plain(other)

@@ -1,6 +1,7 @@
 """Runs the vision-language policy: any Hugging Face image-text-to-text directory, its family and its backend."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +15,16 @@ from models.language_model import BACKENDS
 from models.policy import Context, Policy
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.policy import PolicyConfig
+from schemas.failure import ServerFailure
+from schemas.observation import Observation
 from schemas.registry import options_of
 
 CUT = "the reply was cut at"
 """Beginning of the error of a reply that reached its maximum of tokens."""
+
+
+ANSWERED = 16
+"""Questions that a model without a server answers at once."""
 
 
 class VlmPolicy(Policy):
@@ -62,6 +69,22 @@ class VlmPolicy(Policy):
         self._compare(chats, made)
         screens = [(context.observation.width, context.observation.height) for context in contexts]
         return [self._read(completion, screen) for completion, screen in zip(made, screens, strict=True)]
+
+    def answer(self, questions: Sequence[tuple[str, Observation]]) -> list[str]:
+        """Returns the greedy answers to questions about one screen or image each, without a reasoning before them.
+
+        Raises:
+            ServerFailure: the policy's server gave no answer.
+        """
+        chats = [self.family.question(text, [picture]) for text, picture in questions]
+        at_once = 1 if self.max_concurrency else ANSWERED
+        chunks = [chats[begin : begin + at_once] for begin in range(0, len(chats), at_once)]
+        with ThreadPoolExecutor(max(1, self.max_concurrency)) as threads:
+            made = threads.map(lambda one: self.model.generate(one, [0] * len(one), 0.0, self._max_tokens), chunks)
+            completions = [completion for chunk in made for completion in chunk]
+        if failed := next((one.failure for one in completions if one.failure), None):
+            raise ServerFailure(failed)
+        return [one.text.rpartition("</think>")[2].strip() for one in completions]
 
     def _compare(self, chats: Sequence[Sequence[Message]], made: Sequence[Completion]) -> None:
         """Compares the first prompt whose tokens are known; one is enough, since all prompts of a checkpoint are made

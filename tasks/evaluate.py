@@ -10,6 +10,7 @@ from common.text import counted
 from curation.intervals import mean_interval
 from curation.pictures import difference_hash
 from models.policy import EXPLORERS, Policy
+from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.failures import Ended, always_failing
 from rollout.runner import Sink, attempts, roll_out_all
@@ -24,8 +25,9 @@ from tasks.promote.contest import broken_making, inaction, interim_looks, looked
 from tasks.running.console import bar, print_line
 from tasks.running.run import Run
 from tasks.running.stage import stage
+from tasks.shared.general import GeneralCheck, general_checks, measure_general
 from tasks.shared.kept import drop_partial, keep
-from tasks.shared.policies import made_in
+from tasks.shared.policies import made_in, measured_ancestor
 from tasks.shared.trajectories import SeedsOf, measured_suites, validation_seeds
 from tasks.shared.weights import load_policy
 
@@ -75,6 +77,8 @@ class EvaluationResult(StageResult):
     held_out: Summary
     synthesized: Summary | None = None
     """Success on made tasks; None if there are none."""
+    general: str = ""
+    """Success on general questions before and after the training, as a sentence; empty if it was not measured."""
     tasks: Mapping[str, int] = Field(exclude=True)
     """Number of tasks by suite."""
 
@@ -84,7 +88,7 @@ class EvaluationResult(StageResult):
             text += f"; never trained on: {self.held_out.text} over {unseen}"
         if self.synthesized:
             text += f"; made tasks: {self.synthesized.text} over {self.tasks['synthesized']}"
-        return "; ".join(filter(None, (text, self.suite.unread)))
+        return "; ".join(filter(None, (text, self.general, self.suite.unread)))
 
 
 @stage("evaluate", retry=True)
@@ -107,6 +111,9 @@ def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> 
     policy, against = load_policy(config, lake, candidate.policy_version), opponent(lake, candidate)
     if against.policy_version == candidate.policy_version:
         return measure_suites(config, lake, policy, candidate.iteration)
+    general = _forgetting(config, lake, candidate, policy)
+    if general is not None and general.forgets and config.general.on_drop == "reject":
+        return PlainResult(text=f"not measured: {general.text}", numbers={"policy": candidate.policy_version})
 
     def enough(seeds: int) -> int | None:
         suite: dict[str, SeedsOf] = {"suite": validation_seeds(config, "train", seeds)}
@@ -116,7 +123,21 @@ def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> 
         whole = found is not None and found.promoted and config.promote.complete
         return None if found is None else config.evaluate.seeds if whole else seeds
 
-    return measure_suites(config, lake, policy, candidate.iteration, enough)
+    result = measure_suites(config, lake, policy, candidate.iteration, enough)
+    return result if general is None else result.model_copy(update={"general": general.text})
+
+
+def _forgetting(config: Config, lake: Lake, candidate: PolicyVersion, policy: VlmPolicy) -> GeneralCheck | None:
+    """Ask the candidate and the policy that its training began from the held-out general questions, and compare."""
+    if not config.general.samples or candidate.parent is None:
+        return None
+    parent = measured_ancestor(lake, candidate.parent)
+    for row, load in (
+        (parent, lambda: load_policy(config, lake, parent.policy_version)),
+        (candidate, lambda: policy),
+    ):
+        measure_general(config, lake, row.policy_version, row.iteration, load)
+    return general_checks(lake).get(candidate.policy_version)
 
 
 def measure_suites(

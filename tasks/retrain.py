@@ -14,6 +14,7 @@ from tasks.preflight.unused_keys import LAUNCHED
 from tasks.prepare import first_policy
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
+from tasks.shared.general import store_general
 from tasks.shared.lease import claim
 from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import last_iteration, policy_row
@@ -80,6 +81,7 @@ def _today(config: Config, lake: Lake) -> Pinned:
     require_descent(config, lake)
     require_held_out(config, lake)
     parent, iteration = first_policy(config, lake).policy_version, last_iteration(lake)
+    store_general(config, lake, iteration)
     return Pinned(PolicyRecipe("", parent, iteration, pins_of(lake), "retrained"), config.canonical())
 
 

@@ -23,6 +23,7 @@ from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcome
 from tasks.running.budget import pause_of
 from tasks.running.console import make_table, out
 from tasks.running.run_status import RunStatus, dead_run, run_statuses
+from tasks.shared.general import general_checks
 from tasks.shared.lease import lease_owner
 from tasks.shared.policies import policy_row
 from tasks.shared.proposals import Proposals, proposals_of
@@ -105,6 +106,7 @@ def status_of(stored: Lake) -> dict[str, Any]:
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": [asdict(one) for one in decisions(stored)],
         "candidates": [asdict(one) for one in candidates(stored)],
+        "general": {name: asdict(one) | {"forgets": one.forgets} for name, one in general_checks(stored).items()},
         "failing": [asdict(one) for one in _failing(stored, rows)],
         "overridden": [one.model_dump(exclude={"broke"}) for one in overridden(stored, stored.version(OVERRIDES.name))],
     }
@@ -174,6 +176,9 @@ def view(lake: Lake) -> Group:
         text += f"\ntasks that are never trained on {_trend([one.success for one in unseen], unseen[-1].ci)}"
     if made:
         text += f"\nmade tasks {_trend([one.success for one in made], made[-1].ci)}"
+    if checks := general_checks(lake):
+        version, check = list(checks.items())[-1]
+        text += f"\n{version}: {check.text}"
     text += "".join(f"\nproposals of {name}: {_proposals(one)}" for name, one in proposals_of(lake).items())
     text += _runs(lake) + _rollbacks(lake) + _overrides(lake) + "".join(f"\n{one.text}" for one in _failing(lake, rows))
     text += "\nin brackets: 95 % intervals over trajectories"

@@ -46,6 +46,7 @@ from tasks.running.budget import resume as resume_lake
 from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.finding import ORDERS, OUTCOMES, Wanted, find
+from tasks.shared.general import general_checks
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies
 from tasks.shared.reviews import require_name
@@ -98,7 +99,7 @@ def router(desk: Desk) -> APIRouter:
         return page(
             "policy", shown=shown, row=row, ids=ids, config=config, standing=standing, success=success,
             decided=DECIDED, tags=tags_of(lake, [name]), pairs=_decisive(lake, shown.decision),
-            charts=found.charts(f"policies/{name}"),
+            general=general_checks(lake).get(name), charts=found.charts(f"policies/{name}"),
         )  # fmt: skip
 
     @routes.get("/runs")

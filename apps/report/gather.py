@@ -15,6 +15,7 @@ from schemas.tables.stage import STAGES
 from schemas.tables.task import short_names
 from tasks.promote.events import outcomes, rolled_back, standing
 from tasks.running.curve import EXPLORER, label
+from tasks.shared.general import GeneralCheck, general_checks
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies
 from tasks.shared.proposals import Proposals, proposals_of
@@ -54,6 +55,8 @@ class Overview:
     """The newest first."""
     standings: dict[str, str]
     """The standing of each policy, in a word."""
+    general: dict[str, GeneralCheck]
+    """Success on general questions before and after the trainings, by policy."""
     people: list[LearnedWorth]
     training: pl.DataFrame
     """Measures of the latest trainings."""
@@ -83,6 +86,7 @@ def gather(config: Config, lake: OpenLake, page_folder: Path) -> Overview:
         stages=stage_times(rows),
         policies=list(reversed(made.values())),
         standings={name: standing(row, fallen) for name, row in made.items()},
+        general=general_checks(lake.stored),
         people=people(lake),
         training=lake.training(),
         config=json.dumps(json.loads(config.canonical()), indent=2),

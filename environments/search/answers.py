@@ -2,9 +2,10 @@
 
 import datetime
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from common.text import plain
 
 _UNITS: tuple[Mapping[str, float], ...] = (
     {"mm": 0.001, "cm": 0.01, "m": 1.0, "km": 1000.0, "ft": 0.3048, "mi": 1609.344},
@@ -59,13 +60,6 @@ class RightAnswer:
             given = number_in(text, self.unit)
             return float(given is not None and abs(given - self.value) <= self.tolerance + 1e-9 * abs(self.value))
         return float(plain(text) == plain(self.value))
-
-
-def plain(text: str) -> str:
-    """Normalises a text: NFKC, lower case, no leading article, no surrounding punctuation, single spaces."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    words = folded.strip(" \t\r\n.,;:!?\"'`*()“”‘’«»").split()
-    return " ".join(words[1:] if len(words) > 1 and words[0] in ("the", "a", "an") else words)
 
 
 def number_in(text: str, unit: str) -> float | None:

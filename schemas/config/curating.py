@@ -122,6 +122,24 @@ class VideoConfig(Section):
     the questions in training."""
 
 
+class GeneralConfig(Section):
+    """General questions about images, against forgetting (docs/general.md)."""
+
+    read_if = (ReadIf("general.samples"),)
+
+    samples: str = ""
+    """JSON Lines or Parquet file with `image`, `question` and `answer`, relative to the working directory of the
+    command. `train.general` sets the questions' share in training."""
+    held_out: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
+    """Share of the images whose questions are measured and never trained on."""
+    measured: Count = 200
+    """Maximum held-out questions of a measurement."""
+    max_drop: Share = 0.05
+    """Maximum drop of the success on held-out questions in a training; a larger one is reported as forgetting."""
+    on_drop: Literal["report", "reject"] = "report"
+    """`report`: only report a larger drop. `reject`: reject the candidate, without rolling out its evaluation."""
+
+
 class ReflectConfig(PartsSection):
     """Corrections of failed trajectories. Each must succeed in a sandbox before it is trained on (docs/reflect.md)."""
 

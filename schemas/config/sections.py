@@ -11,6 +11,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from schemas.config.curating import (
     AnnotateConfig,
     FilterConfig,
+    GeneralConfig,
     JudgeConfig,
     ReflectConfig,
     SynthesisConfig,
@@ -323,6 +324,7 @@ class Config(Section):
     judge: JudgeConfig = JudgeConfig()
     annotate: AnnotateConfig = AnnotateConfig()
     video: VideoConfig = VideoConfig()
+    general: GeneralConfig = GeneralConfig()
     reflect: ReflectConfig = ReflectConfig()
     think: ThinkConfig = ThinkConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -279,15 +279,25 @@ class StreamConfig(Section):
     training, as in a synchronous loop."""
 
 
-def _check_shares(perception: float, video: float) -> None:
-    if perception + video > 1:
-        raise ValueError(f"perception is {perception:g} and video is {video:g}: lower them to at most 1 together")
+ASKED = (
+    ReadIf("annotate.perception", keys=("perception",)),
+    ReadIf("video.questions", keys=("video",)),
+    ReadIf("general.samples", keys=("general",)),
+)
+"""Conditions of the shares of questions."""
+
+
+def _check_shares(shares: "ContinualConfig | TrainConfig") -> None:
+    named = {name: getattr(shares, name) for name in ("perception", "video", "general")}
+    if sum(named.values()) > 1:
+        listed = ", ".join(f"{name} is {share:g}" for name, share in named.items() if share)
+        raise ValueError(f"{listed}: lower them to at most 1 together")
 
 
 class ContinualConfig(StepSection):
     """Continual training (CT) on failures: on their screens and actions, or on the failed trajectories themselves."""
 
-    read_if = (ReadIf("annotate.perception", keys=("perception",)), ReadIf("video.questions", keys=("video",)))
+    read_if = ASKED
 
     steps: Count = 150
     """Optimiser steps."""
@@ -300,10 +310,12 @@ class ContinualConfig(StepSection):
     """Share of perception samples (`annotate.perception`), from any trajectory; 1 for no other samples."""
     video: Share = 0.0
     """Share of questions about recordings (`video.questions`), of any trajectory, for models that take video."""
+    general: Share = 0.0
+    """Share of general questions (`general.samples`)."""
 
     @model_validator(mode="after")
     def _has_shares(self) -> "ContinualConfig":
-        _check_shares(self.perception, self.video)
+        _check_shares(self)
         return self
 
 
@@ -375,7 +387,7 @@ Keep = Literal["nothing", "masters", "masters+moments"]
 class TrainConfig(StepSection):
     """Training of the policy."""
 
-    read_if = (ReadIf("annotate.perception", keys=("perception",)), ReadIf("video.questions", keys=("video",)))
+    read_if = ASKED
 
     method: str = "sft"
     """`sft`: imitate successes. `ct`: learn from the screens and actions of failed trajectories, without imitating
@@ -488,6 +500,8 @@ class TrainConfig(StepSection):
     video: Share = 0.0
     """With `sft` and `rft`: share of questions about recordings (`video.questions`), if there are any. For models that
     take video: Qwen2.5-VL, Qwen3-VL and Qwen3.5 (docs/video.md)."""
+    general: Share = 0.0
+    """With `sft` and `rft`: share of general questions (`general.samples`), against forgetting (docs/general.md)."""
     lora: LoraConfig = LoraConfig()
     experts: ExpertsConfig = ExpertsConfig()
     memory: MemoryConfig = MemoryConfig()
@@ -511,7 +525,7 @@ class TrainConfig(StepSection):
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> "TrainConfig":
-        _check_shares(self.perception, self.video)
+        _check_shares(self)
         if ratio := _RATIOS.get(self.method.lower()):
             raise ValueError(f"method is {self.method!r}: set method to grpo, and group.ratio to {ratio}")
         names = _methods().names if "method" in self.model_fields_set else (self.method,)

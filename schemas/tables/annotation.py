@@ -17,6 +17,8 @@ Kind = Literal[
     "caption",
     "question",
     "marks",
+    "general",
+    "general_held_out",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 Pattern = Literal[
@@ -47,8 +49,9 @@ class Annotation(Row):
     author: Text
     """Author of the annotation. `template`: a fixed text. `page`: the page's elements. `ocr`: text recognized from the
     pixels. `import`: an imported data set. `pixels`: the differences of two frames. `play`: the recorded screens and
-    actions of the trajectory. Authors of thoughts can also be `rules`, `actre` (a model that saw the action) and
-    `bootstrap` (a model that chose the same action by itself). Any other name is that of a model or a reviewer."""
+    actions of the trajectory. `general`: the user's file (`general.samples`). Authors of thoughts can also be `rules`,
+    `actre` (a model that saw the action) and `bootstrap` (a model that chose the same action by itself). Any other name
+    is that of a model or a reviewer."""
     thought: Text
     """The thought. Grounding: name of the requested element. Transition: the change. Other perception kinds: the
     answer."""
@@ -60,15 +63,16 @@ class Annotation(Row):
     screenshot without marks."""
     after: Text | None
     """sha256 of a screenshot. Inverse dynamics and transitions: the screenshot after the action. `marks`: the
-    screenshot with marks."""
+    screenshot with marks. `general` and `general_held_out`: the image."""
     created_at: Instant
     patterns: TextList = []  # noqa: RUF012  (pydantic copies it)
     """Patterns of a thought, from `PATTERNS`."""
     version: Text | None = None
-    """Policy version, model or rule that wrote a thought; null for a template and for a person."""
+    """Policy version, model or rule that wrote a thought; null for a template and for a person. `general` and
+    `general_held_out`: number and digest of the file's version."""
     question: Text | None = None
-    """Question of `description`, `caption`, `question`, `marks` and `video`. The position of the click in `action`
-    replaces `{place}`, in the coordinate format of the policy's family."""
+    """Question of `description`, `caption`, `question`, `marks`, `video`, `general` and `general_held_out`. The
+    position of the click in `action` replaces `{place}`, in the coordinate format of the policy's family."""
     recording: Text | None = None
     """`video`: the recording that the question shows."""
     begin_s: Float64 | None = None

@@ -13,7 +13,7 @@ class Evaluation(Row):
     policy_version: Text
     suite: Text
     """`suite` (suite tasks), `held_out` (held-out tasks), `synthesized` (made tasks), `synthesis` (tries of proposals),
-    or the name of an ad-hoc call."""
+    `general` (questions of `general.samples`, each a task), or the name of an ad-hoc call."""
     task_id: Text
     seed: Int64
     iteration: Int32

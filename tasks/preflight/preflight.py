@@ -39,12 +39,14 @@ from tasks.preflight.checks import machine_probes, require_descent, require_held
 from tasks.preflight.unused_keys import ALL_READ, for_later_trainings, refuse_unused_keys
 from tasks.running.cluster import require_cluster
 from tasks.running.traces import require_traces
+from tasks.shared.general import check_general
 from tasks.shared.paths import lake_if_any
 from tasks.shared.policies import champion_if_any
 from tasks.shared.suite import require_makers
 
 TRAINS = {
-    "policy", "policies", "options", "training", "processor", "device", "teacher", "trackers", "traces", "storage",
+    "policy", "policies", "options", "training", "general", "processor", "device", "teacher", "trackers", "traces",
+    "storage",
 }  # fmt: skip
 """Checks of a training without an environment, besides those of the lake and the disks."""
 PER_PROCESSOR = 4
@@ -104,6 +106,7 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
         Probe("policies", lambda: _descent(config)),
         Probe("options", lambda: options_read(config, config.iterations)),
         Probe("training", lambda: _training(config)),
+        Probe("general", lambda: check_general(config)),
         *(Probe(name, lambda why=why: f"left out with its tasks: {why}") for name, why in left_out(config).items()),
         *(
             replace(probe, name=f"{environment.name}: {probe.name}")

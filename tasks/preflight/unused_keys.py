@@ -168,7 +168,7 @@ def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
 ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
 """Keys of `train.group` for the rollout of groups, which all methods with groups read. With a critic, `advantage` also
 selects scores or successes as rewards."""
-IMITATED = ("perception", "video", "practice", "task_balance", "task_floor", "grounding_share")
+IMITATED = ("perception", "video", "general", "practice", "task_balance", "task_floor", "grounding_share")
 """Keys of `train` for the weights of samples from accepted trajectories."""
 LAUNCHED = ("launch", "machines", "restarts", "hung_s")
 """Keys of `train` for the machines of a training. A repeated training uses the current values of these keys."""

@@ -1,7 +1,7 @@
 """Decide whether a candidate or another challenger becomes champion, and roll back to an earlier champion."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import Self
 
@@ -28,6 +28,7 @@ from tasks.running.console import print_line
 from tasks.running.run import Run, run_of
 from tasks.running.run_page import DECIDED, HELD, emit_result
 from tasks.running.stage import stage
+from tasks.shared.general import GeneralCheck, general_checks
 from tasks.shared.policies import champion, made_in, measured_ancestor, policy_row, promotions
 from tasks.shared.weights import sweep_master_weights
 
@@ -106,11 +107,14 @@ def _decide(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[
         event = event_of(lake, key)
         if event is None:
             against = opponent(lake, candidate)
-            found = _decision_without_test(config, lake, candidate, against)
+            general = general_checks(lake).get(candidate.policy_version)
+            found = _decision_without_test(config, lake, candidate, against, general)
             found = found or decided(config, lake, candidate, against, against.policy_version in compared)
             if found is None:
                 compared.add(against.policy_version)
                 return None
+            if general is not None and general.forgets and general.text not in found.reason:
+                found = replace(found, reason=f"{found.reason}; {general.text}")
             row = _row(
                 lake,
                 found,
@@ -133,11 +137,13 @@ def _row(lake: Lake, found: PromotionDecision, **fields: str) -> Promotion:
 
 
 def _decision_without_test(
-    config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion
+    config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, general: GeneralCheck | None
 ) -> PromotionDecision | None:
     """Return a decision against a candidate that does not depend on its success rate; None if there is no reason."""
     if broken := broken_making(lake, candidate) or broken_acting(config, lake, candidate, against):
         return broken
+    if general is not None and general.forgets and config.general.on_drop == "reject":
+        return without_test("reject", general.text)
     if fallen := abandoned(lake, candidate):
         return without_test("hold", f"it was trained from {fallen}, which was rolled back")
     leaking = leak(config, lake, candidate)

@@ -179,15 +179,21 @@ def _writer(config: Config, lake: Lake, recipe: PolicyRecipe, parts: Sequence[Mi
 
 def _rest(shares: TrainConfig | ContinualConfig) -> float:
     """Return the share of samples of trajectories' steps."""
-    return max(0.0, 1 - shares.perception - shares.video)
+    return max(0.0, 1 - shares.perception - shares.video - shares.general)
 
 
 def _asked_parts(lake: Lake, recipe: PolicyRecipe, shares: TrainConfig | ContinualConfig) -> dict[str, MixturePart]:
-    """Return the questions about screens and about recordings."""
+    """Return the questions about screens and recordings, and general questions."""
     return {
         "perception": perception_part(lake, recipe.pins, shares.perception),
         "video": video_part(lake, recipe.pins, shares.video),
+        "general": general_part(lake, recipe.pins, shares.general),
     }
+
+
+def general_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:
+    """Return the general questions. If their share is 0, the lake is not queried."""
+    return MixturePart(ask(lake, "general_weights", pins if share else {}), "general_samples", share)
 
 
 def video_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:

@@ -21,6 +21,7 @@ from tasks.launching.trainer_process import TrainerProcess
 from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.running.stage import result_of, stage
+from tasks.shared.general import store_general
 from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of, write_pictures
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import champion, made_in, measured_ancestor, policy_row, register, version_of
@@ -44,6 +45,7 @@ def train_policy(run: Run, iteration: int) -> TrainResult:
     The training starts from the champion's weights, or from the weights of the iteration's continual training.
     """
     config, lake = run.config, run.lake
+    store_general(config, lake, iteration)
     parent = (made_in(lake, iteration, "intermediate") or champion(lake)).policy_version
     recipe = PolicyRecipe(version_of(iteration), parent, iteration, pins_of(lake))
     streamed = (result_of(lake, iteration, "collect") or {}).get("stream") if config.train.stream.on else None
@@ -63,6 +65,7 @@ def continue_training(run: Run, iteration: int) -> StageResult:
     if not every or not iteration or iteration % every:
         return PlainResult(text="not in this iteration")
     train = config.train.model_copy(update={"method": "ct", "ct_every": 0})
+    store_general(config, lake, iteration)
     parent = champion(lake).policy_version
     recipe = PolicyRecipe(f"{version_of(iteration)}-ct", parent, iteration, pins_of(lake), "intermediate")
     return train_from(config.model_copy(update={"train": train}), lake, recipe)

@@ -93,7 +93,7 @@ def test_commands_name_the_scripts_and_every_task(project: Project) -> None:
     assert status == 0 and f"explorer {SCRIPTED} 1.000" in printed
     status, printed = project.call("trajectories")
     assert status == 0 and f"explorer {SCRIPTED}" in printed
-    status, printed = project.call("curriculum")
+    status, printed = project.call("curriculum", "explain")
     assert status == 0 and all(f"{kind}/" in printed for kind in KINDS), printed
 
 
