@@ -163,7 +163,13 @@ def measure_suites(
     rows = measure(config, lake, policy, plans, iteration)
     wanted = SUITES if tasks["synthesized"] else SUITES[:2]
     suites = {name: summary([row for row in rows if row.suite == name]) for name in wanted}
-    return EvaluationResult(policy=policy.version, **suites, tasks=tasks)
+    return EvaluationResult(
+        policy=policy.version,
+        suite=suites["suite"],
+        held_out=suites["held_out"],
+        synthesized=suites.get("synthesized"),
+        tasks=tasks,
+    )
 
 
 def measure(

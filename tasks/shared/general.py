@@ -235,6 +235,7 @@ def _compared(lake: Lake, row: PolicyVersion, asked: Mapping[str, Mapping[str, b
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
     """Read rows of a JSON Lines or Parquet file; raises UsageError."""
     hint = "Name a JSON Lines file (.jsonl) or a Parquet file (.parquet), as docs/general.md shows."
+    number = 0
     if path.suffix.lower() not in (".jsonl", ".parquet"):
         raise UsageError(f"`{KEY}`: {path} is no JSON Lines or Parquet file.", hint)
     try:
@@ -242,7 +243,6 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             yield from _parquet(path, hint)
             return
         with path.open(encoding="utf-8-sig") as lines:
-            number = 0
             for line in filter(str.strip, lines):
                 number += 1
                 row = json.loads(line)
@@ -283,7 +283,7 @@ def _image(value: Any, folder: Path) -> bytes:
         with Image.open(BytesIO(content)) as picture:
             picture.verify()
     except Exception as error:  # Pillow raises SyntaxError, zlib.error, struct.error and more for a broken one
-        raise ValueError(f"`image` is no picture: {error}") from error
+        raise ValueError("`image` is no picture that can be read") from error
     return content
 
 
