@@ -179,6 +179,8 @@ def _unverified(tasks: Sequence[GuiTask]) -> bool:
 
 def _explorer(config: Config) -> str:
     explorer = EXPLORERS.class_of(config.collect.explorer)
+    if explorer.needs_hints:
+        return f"{explorer.version}; it acts at random in tasks without a script"
     blind = [one.name for one in environments_of(config, catalog(config)) if not one.lists_elements]
     note = f"; {', '.join(blind)} lists no elements: it acts at random points there" if blind else ""
     return explorer.version + (note if explorer.needs_elements else "")
