@@ -86,7 +86,14 @@ NO_IDS = pa.table({"trajectory_id": pa.array([], pa.string())})
 CONDITIONS = (
     "task", "outcome", "policy", "iteration", "route", "gate", "text", "seed", "tag", "after", "before",
 )  # fmt: skip
-OF_FILES = ("continual_samples", "perception_samples", "training_samples", "version_changes", "video_samples")
+OF_FILES = (
+    "continual_samples",
+    "general_samples",
+    "perception_samples",
+    "training_samples",
+    "version_changes",
+    "video_samples",
+)
 RATES = ("floor", "most_shown", "saturated", "hopeless_below", "saturated_above", "shown_rate", "forgetting", "method")
 
 
