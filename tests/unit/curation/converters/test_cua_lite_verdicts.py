@@ -1,9 +1,9 @@
 """cua-lite's validators and loaders accept our rows, and refuse flawed ones.
 
 `tests/golden/cua-lite.json` has their verdicts on the rows of `cua_lite_rows`, from cua-lite @2602509, run from a
-shortened copy. Where FLYWHEEL_CUA_LITE names a checkout of cua-lite, its code judges the rows again, judges random exports, and writes rows
-that are imported. FLYWHEEL_CUA_LITE_PYTHON names a Python with its packages, if this one lacks them.
-FLYWHEEL_GOLDEN=write stores the verdicts.
+shortened copy. Where FLYWHEEL_CUA_LITE names a checkout of cua-lite, its code judges the rows again, judges random
+exports, and writes rows that are imported. FLYWHEEL_CUA_LITE_PYTHON names a Python with its packages, if this one lacks
+them. FLYWHEEL_GOLDEN=write stores the verdicts.
 """
 
 import hashlib
