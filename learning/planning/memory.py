@@ -12,7 +12,9 @@ code (`learning.engines.fsdp`), where c is the number of bytes per computed numb
   weight.
 - For each token, a block keeps the tensors that autograd saves for its operations. The counts are exact for the classes
   of `transformers` (`Stack.saved`; a test compares them with the saved tensors). With checkpointing, a block keeps only
-  its input, with c bytes per number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
+  its input, with c bytes per number, and one block at a time is computed again (Chen et al., arXiv 1604.06174). If only
+  some blocks are, they are the vision tower's first, which save the most bytes per operation, then blocks with a
+  DeltaNet, then the others.
 - A target's logits take 12 bytes per word of the vocabulary: log probabilities, their gradient, and the logits'
   gradient.
 
@@ -20,8 +22,10 @@ The peak is the maximum over three points of a step: the end of the forward pass
 root's backward pass.
 """
 
+import math
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from schemas.config.training import TrainConfig
@@ -37,6 +41,9 @@ LOGIT = 12
 """Bytes per target and word of the vocabulary, in fp32: log probabilities, their gradient, the logits' gradient."""
 FRAGMENTS = 0.05
 """Share of a step's temporary buffers that a GPU's allocator cannot use. The value is assumed."""
+COPIES = 0.55
+"""Maximum share of a GPU's memory of weights, gradients, moments and copies to compute with; beyond it, one GPU gathers
+blocks one by one like many. Source: assumed, the rest is for activations."""
 CONTEXT = 1.5 * 2**30
 """Bytes of a GPU that the driver, libraries and communicator use before a model is loaded. The value is assumed."""
 
@@ -138,9 +145,12 @@ class Stack:
         others = self.delta.blocks if self.delta else 0
         return (self.blocks - others) * each + others * delta
 
-    def saved_by_all(self, compute: int, rank: int, kernels: bool) -> float:
-        """Computes bytes per token that all blocks save; arguments as in `saved_by_delta`."""
-        return self._sum(self.saved(compute, rank), self.saved_by_delta(compute, rank, kernels))
+    def kinds(self, compute: int, rank: int, kernels: bool) -> tuple[tuple[int, float], ...]:
+        """Lists the number of blocks of each kind, and bytes per token that one saves; arguments as in
+        `saved_by_delta`."""
+        others = self.delta.blocks if self.delta else 0
+        attending = (self.blocks - others, self.saved(compute, rank))
+        return ((others, self.saved_by_delta(compute, rank, kernels)), attending)
 
     def saved_by_delta(self, compute: int, rank: int = 0, kernels: bool = False) -> float:
         """Computes bytes per token that a block with a DeltaNet saves for the backward pass; 0 if there is none.
@@ -238,13 +248,16 @@ class MemoryRecipe:
     """Bytes of each of the two moments of a trained weight: 4, or `EIGHT_BIT`."""
     freeze_vision: bool = False
     offload: bool = False
-    checkpointing: bool = False
+    checkpointing: bool | int = False
+    """Whether activations are computed twice, or the number of blocks of which they are."""
     logits_chunk: int | None = None
     replicas: int = 1
     """Number of rows of ranks that each hold all weights."""
     whole_gradients: bool = False
     parallel_experts: bool = False
     """Whether a rank holds a share of each block's experts, and experts are never gathered."""
+    copies: bool = False
+    """Whether one rank keeps all weights, and a copy of them in the computing type, so that it gathers nothing."""
     networks: int = 1
     """Number of networks: 2 with a separate critic."""
     repeated: bool = True
@@ -313,7 +326,23 @@ def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
         "frozen weights": (recipe.frozen * frozen - (recipe.frozen - NF4) * _in_four_bits(network, recipe)) * share,
         "gradients": MASTER * trained * summed * recipe.repeated,
         "moments": 2 * _moment_bytes(recipe) * trained * share,
+        "copies": recipe.compute * trained * recipe.networks * (recipe.copies and recipe.compute != MASTER),
     }
+
+
+def holds_copies(network: Network, recipe: MemoryRecipe, room: int) -> bool:
+    """Checks whether one rank keeps its weights whole and in the type that it computes in.
+
+    Args:
+        network: the sizes of the model.
+        recipe: the training.
+        room: bytes of the GPU.
+    """
+    trained, frozen = _trained(network, recipe)
+    if recipe.ranks > 1 or recipe.offload or recipe.parallel_experts or (frozen and recipe.frozen != recipe.compute):
+        return False
+    each = 2 * MASTER + 2 * recipe.moment + recipe.compute
+    return recipe.networks * (each * trained + recipe.compute * frozen) <= COPIES * room
 
 
 def _in_four_bits(network: Network, recipe: MemoryRecipe) -> int:
@@ -343,9 +372,9 @@ def _trained(network: Network, recipe: MemoryRecipe) -> tuple[int, int]:
 
 def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, float]]:
     """Computes temporary bytes at each point of a step that may be the peak."""
-    compute, root = recipe.compute, recipe.compute * network.outside
+    compute, root = recipe.compute, recipe.compute * network.outside * (not recipe.copies)
     full = recipe.rank == 0
-    block, dense = _gathered(network, recipe)
+    block, dense = (0.0, 0.0) if recipe.copies else _gathered(network, recipe)
     trained, _ = _trained(network, recipe)
     saved, again = _activations(network, recipe)
     chunk = recipe.targets if recipe.logits_chunk is None else min(recipe.targets, recipe.logits_chunk)
@@ -354,6 +383,9 @@ def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, floa
     summed = max(largest, network.language.most_adapted, network.vision.most_adapted)
     outside = network.outside - (network.outside_vision if recipe.freeze_vision else 0) if full else 0
     back = max(2 * block + dense, block + dense + compute * summed, (compute + MASTER) * summed) + MASTER * summed
+    last = max((compute + MASTER) * outside, compute * (network.outside + outside)) + MASTER * summed
+    if recipe.copies:  # each weight's gradient is added to the sum as soon as it is complete
+        back, last = compute * summed, compute * outside
     return {
         "logits": {
             "gathered": root + block + dense,
@@ -373,8 +405,7 @@ def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, floa
                 else {"gradients": MASTER * trained * recipe.networks * recipe.replicas / recipe.ranks}
             ),
             "gathered": root if not full else 0.0,
-            "unfinished gradients": max((compute + MASTER) * outside, compute * (network.outside + outside))
-            + MASTER * summed,
+            "unfinished gradients": last,
         },
     }
 
@@ -396,18 +427,51 @@ def _at_once(network: Network, recipe: MemoryRecipe) -> float:
 def _activations(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
     """Computes bytes saved for the backward pass, and bytes of one block during it."""
     compute, kept, again = recipe.compute, 0.0, 0.0
-    sides = ((network.language, recipe.tokens, False), (network.vision, recipe.patches, _still(network, recipe)))
-    for stack, tokens, frozen in sides:
-        if recipe.checkpointing:
-            kept += 0.0 if frozen else tokens * stack.blocks * compute * stack.width
-            each = stack.saved(compute, recipe.rank, frozen), stack.saved_by_delta(compute, recipe.rank, recipe.cuda)
-            again = max(again, tokens * (max(each) + stack.working(compute)))
-        else:
-            kept += 0.0 if frozen else tokens * stack.saved_by_all(compute, recipe.rank, recipe.cuda)
-            again = max(again, tokens * stack.working(compute))
-    merged = 0.0 if _still(network, recipe) else recipe.patches * network.vision.width * 3 * compute * network.mergers
+    left = math.inf if recipe.checkpointing is True else int(recipe.checkpointing)
+    still = _still(network, recipe)
+    for stack, tokens, frozen in ((network.vision, recipe.patches, still), (network.language, recipe.tokens, False)):
+        again = max(again, tokens * stack.working(compute))
+        for blocks, saved in () if frozen else stack.kinds(compute, recipe.rank, recipe.cuda):
+            twice = min(blocks, left)
+            left -= twice
+            kept += tokens * (twice * compute * stack.width + (blocks - twice) * saved)
+            again = max(again, tokens * (saved + stack.working(compute)) if twice else 0.0)
+    merged = 0.0 if still else recipe.patches * network.vision.width * 3 * compute * network.mergers
     embedded = recipe.tokens * network.language.width * (8 + (2 + network.mergers) * compute)
     return kept + merged + embedded, again
+
+
+def checkpointable(network: Network, recipe: MemoryRecipe) -> tuple[int, int]:
+    """Counts the blocks of the vision tower and of the language model that save activations."""
+    return 0 if _still(network, recipe) else network.vision.blocks, network.language.blocks
+
+
+def recomputed(network: Network, recipe: MemoryRecipe) -> tuple[int, int]:
+    """Counts the blocks of the vision tower and of the language model whose activations are computed twice."""
+    seen, read = checkpointable(network, recipe)
+    number = seen + read if recipe.checkpointing is True else int(recipe.checkpointing)
+    return min(seen, number), min(read, max(0, number - seen))
+
+
+def with_fewest(network: Network, recipe: MemoryRecipe, room: int) -> MemoryRecipe:
+    """Chooses the smallest number of blocks whose activations are computed twice so that the training fits.
+
+    Args:
+        network: the sizes of the model.
+        recipe: the training; at least as many blocks as in it are computed twice.
+        room: usable bytes of the GPU.
+
+    Returns:
+        the recipe with this number; with True if all blocks are, whether that fits or not.
+    """
+    every = sum(checkpointable(network, recipe))
+    numbers = range(every if recipe.checkpointing is True else int(recipe.checkpointing), every)
+
+    def fits(number: int) -> bool:
+        return predict(network, replace(recipe, checkpointing=number)).peak <= room
+
+    fewest = bisect_left(numbers, True, key=fits)
+    return replace(recipe, checkpointing=numbers[fewest] if fewest < len(numbers) else True)
 
 
 def _still(network: Network, recipe: MemoryRecipe) -> bool:

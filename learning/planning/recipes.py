@@ -9,7 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from learning.planning.balance import BalanceCost
-from learning.planning.memory import EIGHT_BIT, MemoryRecipe, Network, Prediction, predict
+from learning.planning.memory import (
+    EIGHT_BIT,
+    MemoryRecipe,
+    Network,
+    Prediction,
+    checkpointable,
+    holds_copies,
+    predict,
+    recomputed,
+    with_fewest,
+)
 from schemas.failure import UsageError
 
 USABLE = 0.975
@@ -177,8 +187,8 @@ def pace(
     """Predicts tokens per second of all GPUs together.
 
     A forward pass is 2 operations per weight that a token uses, a backward pass 4 (Kaplan et al., arXiv 2001.08361), or
-    2 with adapters. Recomputed activations cost one more forward pass. At the same time, weights are gathered twice and
-    gradients reduced once; the longer of computation and communication counts.
+    2 with adapters. Recomputed activations cost one more forward pass of their blocks. At the same time, weights are
+    gathered twice and gradients reduced once; the longer of computation and communication counts.
 
     Args:
         language, vision: costs of a sample per token, and of a screen per patch, in units of 6 operations. network,
@@ -188,9 +198,11 @@ def pace(
     """
     samples = recipe.tokens / SAMPLE
     screens = recipe.patches / (SAMPLE / 2 * network.merge)
-    met = samples * float(language.of(SAMPLE)) + screens * float(vision.of(int(SAMPLE / 2 * network.merge)))
-    passes = (1 + forwards + recipe.checkpointing) * 2 + (2 if recipe.rank else 4)
-    computing = recipe.networks * passes * met / by.operations
+    read, seen = samples * float(language.of(SAMPLE)), screens * float(vision.of(int(SAMPLE / 2 * network.merge)))
+    seen_twice, read_twice = recomputed(network, recipe)
+    again = read * read_twice / network.language.blocks + seen * seen_twice / network.vision.blocks
+    passes = (1 + forwards) * 2 + (2 if recipe.rank else 4)
+    computing = recipe.networks * (passes * (read + seen) + 2 * again) / by.operations
     within = gpus.nodes == 1 or recipe.replicas % gpus.nodes == 0  # weights are gathered only within nodes
     link = (by.near if within else by.far) * 1e9
     gathers = 0 if gpus.ranks == recipe.replicas else 2 if recipe.rank else 3
@@ -212,16 +224,28 @@ def _variants(
 
     def at(cap: int, **knobs: object) -> MemoryRecipe:
         sizes = {"tokens": cap, "targets": cap // TARGETS, "patches": cap * network.merge}
-        return replace(asked, ranks=gpus.ranks, **sizes, **knobs)  # type: ignore[arg-type]
+        made = replace(asked, ranks=gpus.ranks, **sizes, **knobs)  # type: ignore[arg-type]
+        return replace(made, copies=holds_copies(network, made, gpus.room))
 
     size = asked.logits_chunk or CHUNK
     chunk = {f"train.memory.logits_chunk={size}": "all at once did not fit; costs one more product with the head"}
-    again = {"train.activation_checkpointing=true": "those of all blocks did not fit; costs one more forward pass"}
+
+    def again(recipe: MemoryRecipe) -> dict[str, str]:
+        if not recipe.checkpointing:
+            return {}
+        if recipe.checkpointing is True:
+            return {"train.activation_checkpointing=true": "no block's fit; costs one more forward pass"}
+        every, number = sum(checkpointable(network, recipe)), recipe.checkpointing
+        why = f"those of {every - number} of {every} blocks fit; the others cost one more forward pass each"
+        return {f"train.activation_checkpointing={number}": why}
+
     host = {"train.memory.offload=true": "weights, gradients and moments do not fit next to the buffers of a step"}
     yield at(caps[0]), {}
     yield at(caps[0], logits_chunk=size), chunk
     for cap in caps:
-        yield at(cap, logits_chunk=size, checkpointing=True), chunk | again
+        recipe = with_fewest(network, at(cap, logits_chunk=size), gpus.room)
+        yield recipe, chunk | again(recipe)
     if not asked.rank:
         for cap in caps:
-            yield at(cap, logits_chunk=size, checkpointing=True, offload=True), chunk | again | host
+            recipe = with_fewest(network, at(cap, logits_chunk=size, offload=True), gpus.room)
+            yield recipe, chunk | again(recipe) | host

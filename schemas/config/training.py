@@ -451,8 +451,9 @@ class TrainConfig(StepSection):
     compiled: bool | Literal["auto"] = "auto"
     """Compile each block (`torch.compile`): the first steps take a minute or more, later ones less time. `auto`: on a
     GPU, for trainings of at least 100 steps. Not for the small policy."""
-    activation_checkpointing: bool = False
-    """Compute activations twice instead of storing them: slower, less memory. Not for the small policy."""
+    activation_checkpointing: bool | Count = False
+    """Compute activations twice instead of storing them: slower, less memory. A number: only those of this many blocks,
+    first the vision tower's. `flywheel plan` finds the smallest number that fits. Not for the small policy."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number type of the forward and backward passes; weights, gradient sums and moments are fp32. `auto`: bfloat16 on
     a GPU, float32 on a CPU, where bfloat16 is faster only if the processor has instructions for it. Not for the small

@@ -35,6 +35,7 @@ from learning.engines.fsdp.shards import ShardedAdamW, whole
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
+from learning.planning.memory import COPIES
 from models.padding import pad_products
 from models.safe import SINGLE, read_whole, write_index
 from schemas.config.training import TrainConfig
@@ -256,6 +257,9 @@ def shard(
 
     if train.activation_checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
+        number = None if train.activation_checkpointing is True else train.activation_checkpointing
+        for block in checkpointable_blocks(model)[number:] if number else ():
+            block.gradient_checkpointing = False
     compute = torch.bfloat16 if in_half(train, device) else dtype
     frozen = dtype if train.memory.frozen == "float32" else torch.bfloat16
     if train.memory.frozen == "nf4":
@@ -284,9 +288,19 @@ def shard(
     return net
 
 
-COPIES = 0.55
-"""Maximum share of a GPU's memory of weights, gradients, moments and copies to compute with; beyond it, one GPU gathers
-blocks one by one like many. Source: assumed, the rest is for activations."""
+def checkpointable_blocks(model: Any) -> list[Any]:
+    """Lists the blocks that save activations, in the order in which `train.activation_checkpointing` counts them.
+
+    A block of the vision tower saves the most bytes per operation; then follow blocks with a DeltaNet, and the others.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    def blocks(module: nn.Module) -> list[Any]:
+        return [one for one in module.modules() if isinstance(one, GradientCheckpointingLayer)]
+
+    core = model.base_model
+    seen = blocks(core.visual) if any(weight.requires_grad for weight in core.visual.parameters()) else []
+    return seen + sorted(blocks(core.language_model), key=lambda one: not hasattr(one, "linear_attn"))
 
 
 def _fits_alone(net: nn.Module, device: torch.device, compute: torch.dtype, train: TrainConfig) -> bool:

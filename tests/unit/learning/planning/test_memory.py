@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from learning.planning.memory import EIGHT_BIT, MemoryRecipe, Network, Stack, predict
+from learning.planning.memory import (
+    EIGHT_BIT,
+    DeltaBlocks,
+    MemoryRecipe,
+    Network,
+    Stack,
+    checkpointable,
+    holds_copies,
+    predict,
+    recomputed,
+    with_fewest,
+)
 
 GIB = 2**30
 LANGUAGE = Stack(28, 233_057_792, 1_441_792, 3584, 18_944, 3584, 512)
@@ -86,3 +97,52 @@ def test_4_bits_hold_the_language_models_blocks_and_bf16_everything_else() -> No
     assert half.parts["frozen weights"] - four.parts["frozen weights"] == pytest.approx((2 - 0.5625) * blocks, abs=1)
     assert four.parts["frozen weights"] / GIB == pytest.approx(6.7, abs=0.1)
     assert four.peak < half.peak
+
+
+def test_each_block_whose_activations_are_computed_twice_lowers_the_memory_kept() -> None:
+    kept = [
+        predict(SEVEN, replace(PLAIN, checkpointing=number, cuda=False)).parts["activations"] for number in range(2, 61)
+    ]
+    assert kept == sorted(kept, reverse=True) and len(set(kept)) == len(kept)
+    assert kept[-1] == predict(SEVEN, replace(PLAIN, checkpointing=True, cuda=False)).parts["activations"]
+    assert predict(SEVEN, replace(PLAIN, checkpointing=0)) == predict(SEVEN, PLAIN)
+
+
+def test_the_fewest_blocks_are_computed_twice_with_which_a_training_fits() -> None:
+    room = predict(SEVEN, replace(PLAIN, checkpointing=40)).peak
+    assert with_fewest(SEVEN, PLAIN, room).checkpointing == 40
+    assert with_fewest(SEVEN, PLAIN, room - 2**20).checkpointing == 41
+    assert with_fewest(SEVEN, replace(PLAIN, checkpointing=50), room).checkpointing == 50
+    assert with_fewest(SEVEN, PLAIN, predict(SEVEN, PLAIN).peak).checkpointing == 0
+    assert with_fewest(SEVEN, PLAIN, 2**30).checkpointing is True
+
+
+def test_the_towers_blocks_are_counted_first_and_a_frozen_towers_not() -> None:
+    assert checkpointable(SEVEN, PLAIN) == (32, 28)
+    assert recomputed(SEVEN, replace(PLAIN, checkpointing=40)) == (32, 8)
+    frozen = replace(PLAIN, checkpointing=20, freeze_vision=True, frozen=2)
+    assert checkpointable(SEVEN, frozen) == (0, 28) and recomputed(SEVEN, frozen) == (0, 20)
+    assert recomputed(SEVEN, replace(PLAIN, checkpointing=True)) == (32, 28)
+
+
+def test_blocks_with_a_deltanet_are_computed_twice_before_those_with_attention() -> None:
+    delta = DeltaBlocks(21, 220_000_000, 0, heads=32, key=128, value=128, convolved=8_192)
+    mixed, frozen = replace(SEVEN, language=replace(LANGUAGE, delta=delta)), {"freeze_vision": True, "frozen": 2}
+    kept = [
+        predict(mixed, replace(PLAIN, checkpointing=number, cuda=False, **frozen)).parts["activations"]
+        for number in (1, 2, 21, 22, 23)
+    ]
+    saved = LANGUAGE.saved(2) - 2 * LANGUAGE.width, mixed.language.saved_by_delta(2) - 2 * LANGUAGE.width
+    assert kept[0] - kept[1] == pytest.approx(PLAIN.tokens * saved[1], abs=2)
+    assert kept[3] - kept[4] == pytest.approx(PLAIN.tokens * saved[0], abs=2)
+
+
+def test_one_gpu_with_room_keeps_a_copy_of_its_weights_and_gathers_nothing() -> None:
+    one = replace(PLAIN, ranks=1, moment=EIGHT_BIT)
+    assert holds_copies(SEVEN, one, 192 * GIB) and not holds_copies(SEVEN, one, 80 * GIB)
+    assert not holds_copies(SEVEN, replace(one, offload=True), 192 * GIB)
+    assert not holds_copies(SEVEN, replace(one, ranks=2), 192 * GIB)
+    assert not holds_copies(SEVEN, replace(one, rank=16, frozen=4), 192 * GIB)  # frozen weights would be copied too
+    assert holds_copies(SEVEN, replace(one, rank=16, frozen=2), 80 * GIB)
+    parts, gathering = (predict(SEVEN, replace(one, copies=copies)).parts for copies in (True, False))
+    assert parts["copies"] == 2 * SEVEN.weights and gathering["copies"] == parts["gathered"] == 0

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from learning.planning.balance import BalanceCost
+from learning.planning.memory import predict
 from learning.planning.recipes import Gpus, Speed, choose, instead_of_offloading, pace, read_gpus, suggestions
 from schemas.failure import UsageError
 from tests.unit.learning.planning.test_memory import LANGUAGE, PLAIN, SEVEN, VISION
@@ -37,6 +38,27 @@ def test_what_costs_nothing_but_time_is_tried_before_the_machines_memory() -> No
     assert fits and eight.recipe.checkpointing and not eight.recipe.offload
     one, fits = choose(SEVEN, ONE, PLAIN)
     assert fits and one.recipe.offload and "train.memory.offload=true" in dict(one.why)
+
+
+def test_no_more_blocks_are_computed_twice_than_needed() -> None:
+    tried, fits = choose(SEVEN, Gpus(1, 8, 141), PLAIN)
+    number = tried.recipe.checkpointing
+    assert fits and 1 < number < 60 and f"train.activation_checkpointing={number}" in dict(tried.why)
+    assert tried.recipe.tokens == 16_384 and tried.prediction.peak <= Gpus(1, 8, 141).room
+    assert predict(SEVEN, replace(tried.recipe, checkpointing=number - 1)).peak > Gpus(1, 8, 141).room
+    at = {
+        twice: pace(
+            BalanceCost(6_500_000_000, 100_352), BalanceCost(630_000_000, 10_240), SEVEN, Gpus(1, 8, 141),
+            replace(tried.recipe, checkpointing=twice), 0, SPEED,
+        )
+        for twice in (0, number, True)
+    }  # fmt: skip
+    assert at[True] < at[number] < at[0]
+
+
+def test_one_gpu_with_room_is_planned_with_copies_of_its_weights() -> None:
+    tried, fits = choose(SEVEN, Gpus(1, 1, 80), replace(PLAIN, rank=16, frozen=2))
+    assert fits and tried.recipe.copies and tried.prediction.parts["copies"] == 2 * SEVEN.adapters
 
 
 def test_what_does_not_fit_comes_with_what_would_make_it_fit() -> None:

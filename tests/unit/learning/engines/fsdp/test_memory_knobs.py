@@ -12,7 +12,7 @@ from learning.engines.engine import SampleRef
 from learning.engines.fsdp import model
 from learning.engines.fsdp.adapters import is_adapter
 from learning.engines.fsdp.engine import FsdpEngine
-from learning.engines.fsdp.model import compiles
+from learning.engines.fsdp.model import checkpointable_blocks, compiles
 from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
@@ -48,6 +48,23 @@ def test_logits_in_chunks_give_the_same_gradient(tmp_path: Path) -> None:
     full, chunked = gradient(plan), gradient(with_memory(plan, logits_chunk=3))
     assert full.keys() == chunked.keys()
     assert all(torch.allclose(full[name], chunked[name], rtol=1e-4, atol=1e-7) for name in full)
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_5"])
+def test_activations_of_some_blocks_computed_twice_give_the_same_gradient_bit_for_bit(
+    kind: str, tmp_path: Path
+) -> None:
+    plan = job(tmp_path, kind)
+    kept, number = gradient(plan), 3
+    some = plan.model_copy(update={"train": plan.train.model_copy(update={"activation_checkpointing": number})})
+    engine = FsdpEngine(some, 0, 1)
+    blocks = checkpointable_blocks(engine._model)
+    twice = [block.gradient_checkpointing for block in blocks]
+    assert twice == [True] * number + [False] * (len(blocks) - number) and number < len(blocks)
+    assert "visual" in next(name for name, one in engine._model.named_modules() if one is blocks[0])
+    engine.close()
+    found = gradient(some)
+    assert kept.keys() == found.keys() and all(torch.equal(kept[name], found[name]) for name in kept)
 
 
 @pytest.mark.nightly
