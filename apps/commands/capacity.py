@@ -113,13 +113,14 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
             "`train.memory.frozen=nf4`: the experts of this model are not linear layers.",
             "Take train.memory.frozen=bfloat16.",
         )
-    tried, fits = choose(network, there, asked, train.token_cap)
+    cap = None if train.token_cap == "auto" else train.token_cap
+    tried, fits = choose(network, there, asked, cap)
     others = {}
     if fits and tried.recipe.offload and not asked.offload:
-        others = {one.change: one.peak / GIB for one in instead_of_offloading(network, there, asked, train.token_cap)}
+        others = {one.change: one.peak / GIB for one in instead_of_offloading(network, there, asked, cap)}
     if not fits:
         adapted, _ = sizes_at(model, train.lora.model_copy(update={"rank": train.lora.rank or RANK}))
-        found = suggestions(network, adapted, there, asked, train.token_cap, RANK)
+        found = suggestions(network, adapted, there, asked, cap, RANK)
         others = {one.change: one.peak / GIB for one in found}
     speed = _pace(shape, network, there, tried.recipe, int(method.compares))
     trained = network.adapters if train.lora.rank else network.weights
@@ -129,7 +130,10 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
         model=str(model.absolute()), weights=network.weights, trained=trained, method=train.method, gpus=str(there),
         fits=fits, gib=prediction.peak / GIB, room_gib=there.room / GIB, host_gib=prediction.host / GIB,
         parts_gib={name: size / GIB for name, size in prediction.parts.items() if size}, moment=prediction.moment,
-        knobs={f"train.token_cap={tried.recipe.tokens}": _cap(train.token_cap, tried.recipe.tokens), **dict(tried.why)},
+        knobs={
+            f"train.token_cap={train.token_cap or tried.recipe.tokens}": _cap(train.token_cap, tried.recipe.tokens),
+            **dict(tried.why),
+        },
         tokens_per_s=speed, seconds_per_step=there.ranks * tried.recipe.tokens / speed, would_fit=others,
         assumed=ASSUMED, written=None,
     )  # fmt: skip
@@ -144,7 +148,7 @@ def _refuse_small(model: Path) -> None:
         raise UsageError(f"`--model`: {model} is the small policy, which trains on a CPU.", "It needs no plan.")
 
 
-def _cap(given: int | None, chosen: int) -> str:
+def _cap(given: int | str | None, chosen: int) -> str:
     from learning.planning.recipes import CAPS
 
     if given:

@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from learning.planning.step_plan import PieceMemory
 from schemas.config.training import TrainConfig
 
 N = TypeVar("N", int, float)
@@ -472,6 +473,32 @@ def with_fewest(network: Network, recipe: MemoryRecipe, room: int) -> MemoryReci
 
     fewest = bisect_left(numbers, True, key=fits)
     return replace(recipe, checkpointing=numbers[fewest] if fewest < len(numbers) else True)
+
+
+FAR = 2**30
+"""Number of tokens, patches or targets beyond which the same point of a step is always the peak."""
+
+
+def piece_memory(network: Network, recipe: MemoryRecipe, room: int) -> PieceMemory:
+    """Computes the memory that a rank has for a micro-batch, and what a token, patch and target take of it.
+
+    The peak is a maximum of sums that are linear in the three numbers. Each takes its largest factor of all sums, so
+    that a micro-batch that fits by these bytes also fits by `predict`.
+
+    Args:
+        network: the sizes of the model.
+        recipe: the training; its tokens, patches and targets are not used.
+        room: usable bytes of the GPU.
+    """
+    chunk = recipe.logits_chunk
+    empty = replace(recipe, tokens=0, patches=0, targets=0 if chunk is None else chunk + 1)
+
+    def each(name: str) -> int:
+        near, far = (predict(network, replace(empty, **{name: size})).peak for size in (FAR, 2 * FAR))
+        return -(-(far - near) // FAR)
+
+    free = room - predict(network, empty).peak
+    return PieceMemory(free, each("tokens"), each("patches"), each("targets"))
 
 
 def _still(network: Network, recipe: MemoryRecipe) -> bool:

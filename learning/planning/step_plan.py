@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from learning.planning.balance import BalanceCost, Ints, longest_first, near_holders
+from learning.planning.balance import BalanceCost, Ints, loads, longest_first, near_holders
 from learning.planning.sequence_plan import ClusterCost, Group, plan
 from schemas.failure import PlanError
 
@@ -33,6 +33,30 @@ class SampleLengths:
 
     tokens: int
     screens: tuple[ScreenSpan, ...]
+    targets: int = 0
+
+    @property
+    def patches(self) -> int:
+        """Counts the patches of all screens."""
+        return sum(screen.patches for screen in self.screens)
+
+
+@dataclass(frozen=True, slots=True)
+class PieceMemory:
+    """Memory of a rank for one micro-batch, in bytes (`learning.planning.memory.piece_memory`)."""
+
+    room: int
+    """Bytes that are free for a micro-batch."""
+    token: int
+    """Bytes of each token."""
+    patch: int
+    """Bytes of each patch."""
+    target: int
+    """Bytes of each target."""
+
+    def of(self, item: SampleLengths) -> int:
+        """Computes the bytes of a sample."""
+        return self.token * item.tokens + self.patch * item.patches + self.target * item.targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +76,45 @@ class Rules:
     """Costs of sequence plans; None for no sequence plans."""
     per_node: int | None = None
     """Number of ranks of a node, if there are several nodes."""
+    memory: PieceMemory | None = None
+    """Memory that limits a micro-batch in place of `cap`."""
+
+    def costs(self, items: Sequence[SampleLengths]) -> Ints:
+        """Computes each sample's cost on the rank that holds it; a single rank runs both phases."""
+        read = self.language.of([item.tokens for item in items])
+        if self.ranks > 1:
+            return read
+        seen = [int(self.vision.of([screen.patches for screen in item.screens]).sum()) for item in items]
+        return read + np.array(seen, dtype=np.int64)
+
+    def sizes(self, items: Sequence[SampleLengths]) -> tuple[Ints, int | None]:
+        """Computes each sample's size, and the maximum size of a rank's samples: bytes, or tokens if only those are
+        limited.
+
+        Raises:
+            PlanError: a sample exceeds the maximum.
+        """
+        if self.memory is None:
+            sizes, most = np.array([item.tokens for item in items], dtype=np.int64), self.cap
+        else:
+            sizes, most = np.array([self.memory.of(item) for item in items], dtype=np.int64), self.memory.room
+        if most is not None and sizes.max() > most:
+            raise _too_large(int(sizes.argmax()), int(sizes.max()), most, self.memory is not None)
+        return sizes, most
+
+
+def _too_large(sample: int, size: int, most: int, memory: bool) -> PlanError:
+    if memory:
+        return PlanError(
+            f"sample {sample} takes {size / 2**30:.2f} GiB in a step, and {max(0, most) / 2**30:.2f} GiB are free.",
+            "Set train.activation_checkpointing=true, show fewer screenshots (policy.history_images or "
+            "policy.live_images), or let `flywheel plan` choose.",
+        )
+    return PlanError(
+        f"sample {sample} has {size} tokens, a rank takes {most}.",
+        "Raise train.token_cap, show fewer screenshots (policy.history_images or policy.live_images), or switch "
+        "train.sequence_plans on.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,38 +232,54 @@ def _shared(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, .
 
 
 def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
-    """Puts every sample on a single rank, in as few micro-batches as the cap allows, with similar samples together."""
-    lengths = np.array([item.tokens for item in items], dtype=np.int64)
-    costs = rules.language.of(lengths)
+    """Puts every sample on a single rank, in as few micro-batches as its limit allows, with equal work.
+
+    With several ranks, samples of similar cost are together, as a micro-batch ends with its slowest rank.
+    """
     if not rules.level:
-        return _in_turn(lengths, rules)
-    if rules.cap is not None and lengths.max() > rules.cap:
-        raise PlanError(
-            f"sample {int(lengths.argmax())} has {lengths.max()} tokens, a rank takes {rules.cap}.",
-            "Raise train.token_cap, show fewer screenshots (policy.history_images or policy.live_images), or switch "
-            "train.sequence_plans on.",
-        )
-    number = 1 if rules.cap is None else max(1, -(-int(lengths.sum()) // (rules.cap * rules.ranks)))
+        return _in_turn(items, rules)
+    costs, (sizes, most) = rules.costs(items), rules.sizes(items)
+    number = 1 if most is None else max(1, -(-int(sizes.sum()) // (most * rules.ranks)))
     while True:
         try:
-            bins = longest_first(costs, rules.ranks * number, lengths, rules.cap)
-            break
+            bins = longest_first(costs, rules.ranks * number, sizes, most)
         except PlanError:
             number += 1
-    work = np.bincount(bins, weights=costs, minlength=rules.ranks * number)
-    order = np.argsort(-work, kind="stable")
-    return [_singles(bins, order[start : start + rules.ranks]) for start in range(0, len(order), rules.ranks)]
+            continue
+        work = np.bincount(bins, weights=costs, minlength=rules.ranks * number)
+        order = np.argsort(-work, kind="stable")
+        made = [_singles(bins, order[start : start + rules.ranks]) for start in range(0, len(order), rules.ranks)]
+        if rules.memory is None or rules.ranks == 1 or _all_fit(made, items, rules):
+            return made
+        number += 1
+        if number > len(items):  # a sample alone fits wherever its screens are encoded
+            others = tuple(Group(1, rank, ()) for rank in range(1, rules.ranks))
+            return [(Group(1, 0, (sample,)), *others) for sample in range(len(items))]
 
 
-def _in_turn(lengths: Ints, rules: Rules) -> list[tuple[Group, ...]]:
+def _all_fit(grouped: Sequence[tuple[Group, ...]], items: Sequence[SampleLengths], rules: Rules) -> bool:
+    """Checks whether every rank has memory for its samples and for the screens that it encodes."""
+    assert rules.memory is not None
+    for groups in grouped:
+        patches = [screen.patches for group in groups for one in group.sequences for screen in items[one].screens]
+        seen = loads(patches, _encoders(patches, rules), rules.ranks)
+        read = np.array([sum(rules.memory.of(items[one]) for one in group.sequences) for group in groups])
+        held = np.array([sum(items[one].patches for one in group.sequences) for group in groups])
+        if (read + rules.memory.patch * (seen - held)).max() > rules.memory.room:
+            return False
+    return True
+
+
+def _in_turn(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
     """Puts sample i on rank i modulo the ranks; begins a new micro-batch when a rank is full."""
-    bins = np.empty(len(lengths), dtype=np.int64)
+    sizes, most = rules.sizes(items)
+    bins = np.empty(len(sizes), dtype=np.int64)
     filled = [(0, 0)] * rules.ranks
-    for sample, length in enumerate(lengths.tolist()):
-        number, tokens = filled[sample % rules.ranks]
-        if tokens and rules.cap is not None and tokens + length > rules.cap:
-            number, tokens = number + 1, 0
-        filled[sample % rules.ranks] = (number, tokens + length)
+    for sample, size in enumerate(sizes.tolist()):
+        number, held = filled[sample % rules.ranks]
+        if held and most is not None and held + size > most:
+            number, held = number + 1, 0
+        filled[sample % rules.ranks] = (number, held + size)
         bins[sample] = number * rules.ranks + sample % rules.ranks
     numbers = 1 + max(number for number, _ in filled)
     return [_singles(bins, np.arange(rules.ranks) + number * rules.ranks) for number in range(numbers)]

@@ -438,8 +438,10 @@ class TrainConfig(StepSection):
     """Let several processes share a sample that is longer than `token_cap`, in groups of mixed size (FlexSP). Samples
     are not shared without a `token_cap`, or if the number of processes is not a power of two. Not for the small
     policy."""
-    token_cap: Count | None = None
-    """Maximum tokens in a process at a time; a larger batch is split into micro-batches. Not for the small policy."""
+    token_cap: Count | Literal["auto"] | None = None
+    """Maximum tokens in a process at a time; a larger batch is split into micro-batches of equal work. `auto`: as many
+    tokens, screens and targets as fit the GPU by the memory model (docs/memory.md); all of them on a CPU. Not for the
+    small policy."""
     share_prompts: bool = True
     """Compute tokens and screens with which several prompts of a micro-batch begin only once. Gradients are those of
     separate prompts. Without effect on models with gated DeltaNets (Qwen3.5), with `experts.balance`, and on documents

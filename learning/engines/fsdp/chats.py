@@ -167,7 +167,7 @@ class Chats:
         thought = thought_of(document, self._family)
         thinks = None if thought is None else len(self._tokenizer(thought, add_special_tokens=False)["input_ids"])
         return Measure(
-            SampleLengths(len(chat.ids), tuple(pieces)),
+            SampleLengths(len(chat.ids), tuple(pieces), len(reply)),
             reply,
             self._encoded(document),
             thinks,

@@ -13,7 +13,7 @@ the same reason. A sequence is a document, or the documents of a slice (`learnin
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
+from learning.algorithms.method import method_of
 from learning.checkpoint import State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
@@ -30,6 +31,7 @@ from learning.data.slices import chained, slices
 from learning.engines.choice import unsliced
 from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef, TrainedNetwork
 from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain, write_adapters
+from learning.engines.fsdp.census import network_of
 from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
 from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
@@ -41,6 +43,7 @@ from learning.engines.fsdp.model import (
     gradients_of,
     in_half,
     optimizer_of,
+    room_of,
     shard,
     start_group,
     state_of,
@@ -52,12 +55,13 @@ from learning.engines.optimizer import moments_of
 from learning.job import Job
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.ulysses import GroupPool
-from learning.planning.step_plan import MicroBatch, Rules, SampleLengths, check_plan, digest, plan_step
+from learning.planning.memory import MemoryRecipe, holds_copies, piece_memory
+from learning.planning.step_plan import MicroBatch, PieceMemory, Rules, SampleLengths, check_plan, digest, plan_step
 from learning.reports import send
 from models.tiny.layout import CRITIC, TRAINING
 from models.weights import ADAPTER
 from schemas.config.training import TrainConfig
-from schemas.failure import CheckpointError, FlywheelError, PlanError
+from schemas.failure import CheckpointError, FlywheelError, PlanError, UsageError
 
 
 class Sharded(TrainedNetwork):
@@ -99,6 +103,7 @@ class Sharded(TrainedNetwork):
         add_adapters(self._model, job.train.lora, job.seed)
         self.shape = shape_of(self._model)
         """Costs of the model's phases."""
+        self._memory = self._memory_of(job) if job.train.token_cap == "auto" else None
         self._net = shard(self._model, self.device, world, dtype, job.train, exchange, compiled)
         self._in_ranges = True
         """Whether each rank read only its ranges of the files."""
@@ -108,6 +113,24 @@ class Sharded(TrainedNetwork):
             self._in_ranges = fill_from(self._model, job.parent)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train)
+
+    def _memory_of(self, job: Job) -> PieceMemory | None:
+        """Computes what a GPU's memory has room for in a micro-batch; None on a CPU."""
+        if (room := room_of(self.device)) is None:
+            return None
+        sizes = {"tokens": 0, "targets": 0, "patches": 0, "networks": method_of(job.train).networks(job.train)}
+        compute = 2 if in_half(job.train, self.device) else self.dtype.itemsize
+        network, recipe = (
+            network_of(self._model),
+            MemoryRecipe.of(job.train, ranks=self.world, compute=compute, **sizes),
+        )
+        found = piece_memory(network, replace(recipe, copies=holds_copies(network, recipe, room)), room)
+        if found.room <= 0:
+            raise UsageError(
+                f"train.token_cap is auto, and {-found.room / 2**30:.1f} GiB of memory lack before the first token.",
+                "Run `flywheel plan`, which chooses settings that fit.",
+            )
+        return found
 
     def _warn(self, line: str) -> None:
         if self.rank == 0:
@@ -249,13 +272,27 @@ class FsdpEngine(Sharded, Engine):
         self._slices = [[one] for one in range(len(documents))] if alone else slices(documents, rule)
         self._measures, self._follows = self._measure(chats, documents)
         self._report_apart()
-        lengths = [item.tokens for item in self.items]
-        longest = max(range(len(lengths)), key=lengths.__getitem__)
-        check_fit(lengths[longest], longest, self.rules.cluster, self.rules.cap)
+        self._check_fit()
         counts = [measure.targets if measure else 0 for measure in self._measures]
         starts = list(accumulate(counts, initial=0))
         self._maker = WorkMaker(self._model, chats, documents, starts, self.rank, self.world, self._pool, self.shares)
         return counts
+
+    def _check_fit(self) -> None:
+        """Raises `PlanError` if a document fits on no rank and no group of ranks.
+
+        Sequence plans limit tokens. With a limit of memory, they take the number of tokens with which the documents
+        that need the most memory per token still fit.
+        """
+        memory, cluster, items = self.rules.memory, self.rules.cluster, self.items
+        if memory is not None and cluster is None:
+            self.rules.sizes(items)
+            return
+        if memory is not None and cluster is not None:
+            cap = int(min(memory.room * item.tokens / memory.of(item) for item in items if item.tokens))
+            self.rules = replace(self.rules, cap=cap, cluster=replace(cluster, memory=float(cap)))
+        longest = max(range(len(items)), key=lambda at: items[at].tokens)
+        check_fit(items[longest].tokens, longest, self.rules.cluster, self.rules.cap)
 
     def _report_apart(self) -> None:
         """Warns once if most replies that share a slice with an earlier one do not follow it (`Chat.follows`)."""
@@ -307,7 +344,10 @@ class FsdpEngine(Sharded, Engine):
         measures = [measure for measure in (self._measures[number] for number in chosen) if measure is not None]
         sequences = chained(chosen, self._follows)
         longest = [measures[sequence[-1]] for sequence in sequences]
-        items = [measure.item for measure in longest]
+        items = [
+            replace(measure.item, targets=sum(measures[place].targets for place in sequence))
+            for measure, sequence in zip(longest, sequences, strict=True)
+        ]
         if plan is None:
             plan = plan_step(items, self.rules)
         check_plan(plan, items, self.world, self.rules.cluster.degrees if self.rules.cluster else (1,))
@@ -420,10 +460,12 @@ class FsdpEngine(Sharded, Engine):
         """Builds the rules of plans from the config."""
         per_node = int(os.environ.get("LOCAL_WORLD_SIZE", self.world))
         cost = None
-        if train.sequence_plans and train.token_cap is not None and self.world & (self.world - 1) == 0:
+        cap = None if train.token_cap == "auto" else train.token_cap
+        limited = cap is not None or (self._memory is not None and self.world > 1)
+        if train.sequence_plans and limited and self.world & (self.world - 1) == 0:
             speeds = CPU if self.device.type == "cpu" else GPU
-            cost = cluster_cost(shape, self.world, per_node, train.token_cap, speeds)
-        return Rules(self.world, shape.vision, shape.language, train.balance, train.token_cap, cost, per_node)
+            cost = cluster_cost(shape, self.world, per_node, cap or 0, speeds)
+        return Rules(self.world, shape.vision, shape.language, train.balance, cap, cost, per_node, self._memory)
 
 
 def _raise_first(found: Sequence[Any]) -> None:

@@ -175,6 +175,11 @@ def device_of(train: TrainConfig) -> torch.device:
     return device
 
 
+def room_of(device: torch.device) -> int | None:
+    """Returns the bytes of a GPU's memory; None for a CPU, whose memory other processes use too."""
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+
+
 COMPILED_FROM = 100
 """Steps from which compiling pays on a GPU: it takes a minute once, and saves some 0.6 s of a step of a model of 4
 billion weights. Source: measured on an H200."""

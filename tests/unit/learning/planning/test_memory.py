@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from learning.planning.memory import (
     EIGHT_BIT,
@@ -12,10 +14,12 @@ from learning.planning.memory import (
     Stack,
     checkpointable,
     holds_copies,
+    piece_memory,
     predict,
     recomputed,
     with_fewest,
 )
+from learning.planning.step_plan import SampleLengths, ScreenSpan
 
 GIB = 2**30
 LANGUAGE = Stack(28, 233_057_792, 1_441_792, 3584, 18_944, 3584, 512)
@@ -146,3 +150,23 @@ def test_one_gpu_with_room_keeps_a_copy_of_its_weights_and_gathers_nothing() -> 
     assert holds_copies(SEVEN, replace(one, rank=16, frozen=2), 80 * GIB)
     parts, gathering = (predict(SEVEN, replace(one, copies=copies)).parts for copies in (True, False))
     assert parts["copies"] == 2 * SEVEN.weights and gathering["copies"] == parts["gathered"] == 0
+
+
+RECIPES = [{}, {"checkpointing": True}, {"checkpointing": 40}, {"logits_chunk": 512}, {"ranks": 1, "moment": EIGHT_BIT}]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.sampled_from(RECIPES), st.integers(1, 20_000), st.floats(0, 1), st.floats(0.01, 1), st.booleans(),
+)  # fmt: skip
+def test_a_micro_batch_that_fits_by_its_parts_fits_by_the_prediction(
+    change: dict[str, int], tokens: int, shown: float, answered: float, copies: bool
+) -> None:
+    recipe = replace(PLAIN, **change, copies=copies)
+    patches, targets = int(shown * tokens) * 4, int(answered * tokens)
+    memory = piece_memory(SEVEN, recipe, 192 * GIB)
+    counted = memory.of(SampleLengths(tokens, (ScreenSpan(0, patches // 4, patches),), targets))
+    peak = predict(SEVEN, replace(recipe, tokens=tokens, patches=patches, targets=targets)).peak
+    assert peak <= 192 * GIB - memory.room + counted + 2**20
+    if recipe.logits_chunk and tokens > 10_000:
+        assert 192 * GIB - memory.room + counted < 1.1 * peak

@@ -10,6 +10,7 @@ from learning.planning.balance import BalanceCost
 from learning.planning.sequence_plan import Group
 from learning.planning.step_plan import (
     MicroBatch,
+    PieceMemory,
     Rules,
     SampleLengths,
     ScreenSpan,
@@ -120,6 +121,47 @@ def test_with_several_nodes_samples_move_to_where_their_screens_are_encoded():
     check_plan([near], items, 4, (1,))
     assert leaving(near) <= leaving(far)
     assert sorted(len(group.sequences) for group in near.groups) == sorted(len(group.sequences) for group in far.groups)
+
+
+def test_micro_batches_of_one_rank_have_equal_work_of_both_phases():
+    items = [item(300), item(300), item(20, 40), item(20, 40), item(300), item(20, 40)]
+    rules = Rules(1, BalanceCost(400, 4), LINEAR, cap=660)
+    work = [sum(int(rules.costs(items)[one]) for one in batch.samples) for batch in plan_step(items, rules)]
+    assert len(work) == 2 and max(work) < 1.2 * min(work)
+    seen, read = int(rules.vision.of(160)), int(rules.language.of(items[2].tokens))
+    assert rules.costs(items)[2] == seen + read and Rules(2, rules.vision, LINEAR).costs(items)[2] == read
+
+
+@settings(deadline=None)
+@given(ITEMS, st.sampled_from([1, 2, 3]), st.booleans(), st.sampled_from([1.0, 1.5, 4.0]))
+def test_micro_batches_fill_the_memory_with_tokens_patches_and_targets(
+    items: list[SampleLengths], ranks: int, level: bool, larger: float
+):
+    memory = PieceMemory(0, 40, 25, 70)
+    items = [SampleLengths(one.tokens, one.screens, 1 + one.tokens % 5) for one in items]
+    memory = PieceMemory(int(larger * max(map(memory.of, items))), memory.token, memory.patch, memory.target)
+    plan = plan_step(items, Rules(ranks, LINEAR, LINEAR, level, memory=memory))
+    check_plan(plan, items, ranks, (1,))
+    for batch in plan if level else ():
+        screens = [screen.patches for sample in batch.samples for screen in items[sample].screens]
+        for group in batch.groups:
+            held = sum(memory.of(items[one]) - memory.patch * items[one].patches for one in group.sequences)
+            seen = sum(size for size, rank in zip(screens, batch.encoders, strict=True) if rank == group.first)
+            assert held + memory.patch * seen <= memory.room
+    if ranks == 1 and level and len(plan) > 1:  # no micro-batch would do for all of them
+        assert sum(map(memory.of, items)) > memory.room
+
+
+def test_text_leaves_room_for_more_text_than_screens():
+    memory = PieceMemory(108 * 2**20, 2**20, 2**18, 0)
+    texts, screens = [item(50)] * 4, [item(50, 48)] * 4
+    assert [len(plan_step(items, Rules(1, LINEAR, LINEAR, memory=memory))) for items in (texts, screens)] == [2, 4]
+
+
+def test_a_sample_beyond_the_memory_is_named_with_its_size(sentence: Sentences):
+    memory = PieceMemory(2**30, 2**22, 2**20, 0)
+    with sentence.raises(PlanError, "sample 1 takes 1.95 GiB", hint="train.activation_checkpointing"):
+        plan_step([item(20), item(500)], Rules(2, LINEAR, LINEAR, memory=memory))
 
 
 def test_a_sample_beyond_the_cap_is_an_error_before_the_step():

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
+from learning.engines.fsdp import engine as engine_module
 from learning.engines.fsdp import model
 from learning.engines.fsdp.adapters import is_adapter
 from learning.engines.fsdp.engine import FsdpEngine
@@ -19,7 +20,7 @@ from learning.learner import Learner
 from learning.parallel.packed_attention import PackedDocuments, packed_attention
 from learning.trainer import train
 from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, TrainConfig
-from schemas.failure import UsageError
+from schemas.failure import PlanError, UsageError
 from tests.fixtures.sentences import Sentences
 from tests.unit.learning import samples
 from tests.unit.learning.chats import job
@@ -65,6 +66,34 @@ def test_activations_of_some_blocks_computed_twice_give_the_same_gradient_bit_fo
     engine.close()
     found = gradient(some)
     assert kept.keys() == found.keys() and all(torch.equal(kept[name], found[name]) for name in kept)
+
+
+def test_micro_batches_as_large_as_the_memory_give_the_same_gradient(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
+) -> None:
+    plan = job(tmp_path, "qwen2_5_vl", token_cap="auto")
+    whole = gradient(plan)  # a CPU has no limit
+    monkeypatch.setattr(engine_module, "room_of", lambda _: 2**40)
+    learner = Learner(plan, read_samples(plan.samples), 0, 1)
+    engine = learner.engine
+    assert isinstance(engine, FsdpEngine) and engine.rules.memory is not None
+    memory, items = engine.rules.memory, engine.items
+    assert all(item.targets and item.patches for item in items)
+    learner.close()
+    taken = 2**40 - memory.room
+    monkeypatch.setattr(engine_module, "room_of", lambda _: taken + 2 * max(map(memory.of, items)))
+    learner = Learner(plan, read_samples(plan.samples), 0, 1)
+    batch = learner.engine.ready(learner.prepare([SampleRef(at, at) for at in range(8)]))
+    learner.close()
+    assert 2 <= len(batch.pieces) <= 6
+    split = gradient(plan)
+    assert all(torch.allclose(whole[name], split[name], rtol=1e-4, atol=1e-6) for name in whole)
+    monkeypatch.setattr(engine_module, "room_of", lambda _: taken + max(map(memory.of, items)) // 2)
+    with sentence.raises(PlanError, "GiB in a step", hint="train.activation_checkpointing"):
+        gradient(plan)
+    monkeypatch.setattr(engine_module, "room_of", lambda _: 2**30)
+    with sentence.raises(UsageError, "train.token_cap is auto", hint="flywheel plan"):
+        FsdpEngine(plan, 0, 1)
 
 
 @pytest.mark.nightly
