@@ -112,7 +112,7 @@ class Sharded(TrainedNetwork):
         else:
             self._in_ranges = fill_from(self._model, job.parent)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
-        self._optimizer = optimizer_of(self._net, job.train)
+        self._optimizer = optimizer_of(self._net, job.train, compiled)
 
     def _memory_of(self, job: Job) -> PieceMemory | None:
         """Computes what a GPU's memory has room for in a micro-batch; None on a CPU."""

@@ -368,15 +368,20 @@ def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None
             weight.data = weight.data.to(trained if weight.requires_grad else frozen)
 
 
-def optimizer_of(net: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
-    """Makes AdamW with moments in the type of `train.memory.moments`, without decay for vectors (norms, biases)."""
+def optimizer_of(net: nn.Module, train: TrainConfig, compiled: bool = False) -> torch.optim.AdamW:
+    """Makes AdamW with moments in the type of `train.memory.moments`, without decay for vectors (norms, biases).
+
+    The step with moments in 8 bits is `compiled` if blocks are; PyTorch's own step is one kernel.
+    """
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     groups = [
         {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": train.weight_decay},
         {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
     ]
     if train.memory.moments == "8bit":
-        return AdamW8bit(groups, lr=0.0, betas=BETAS)
+        eight = AdamW8bit(groups, lr=0.0, betas=BETAS)
+        eight.compiled = compiled
+        return eight
     return ShardedAdamW(groups, lr=0.0, betas=BETAS, fused=True)
 
 

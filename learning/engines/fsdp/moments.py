@@ -15,12 +15,14 @@ Codes and scales are sharded like the weight, and any number of ranks can load a
 """
 
 import math
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
+from torch.optim.adamw import adamw
 
 from learning.engines.fsdp.shards import local
 
@@ -68,7 +70,10 @@ def block_of(row: int) -> int:
 
 def quantize(numbers: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
     """Computes codes and scales, (n, block) uint8 and (n, 1), of fp32 blocks (n, block); unsigned blocks are roots."""
-    _, edges = _tables(signed, numbers.device)
+    return _rounded(numbers, _tables(signed, numbers.device)[1])
+
+
+def _rounded(numbers: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
     scales = numbers.abs().amax(dim=1, keepdim=True)
     codes = torch.bucketize(numbers / scales.clamp(min=torch.finfo(torch.float32).tiny), edges, out_int32=True)
     return codes.to(torch.uint8), scales
@@ -76,7 +81,10 @@ def quantize(numbers: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
 
 def dequantize(codes: Tensor, scales: Tensor, signed: bool) -> Tensor:
     """Computes the numbers that codes and scales encode, as made by `quantize`."""
-    book, _ = _tables(signed, codes.device)
+    return _read(codes, scales, _tables(signed, codes.device)[0])
+
+
+def _read(codes: Tensor, scales: Tensor, book: Tensor) -> Tensor:
     return book.index_select(0, codes.reshape(-1).int()).view(codes.shape) * scales
 
 
@@ -87,6 +95,9 @@ class AdamW8bit(torch.optim.AdamW):
     scales, (rows, blocks of a row), have the same names with `_scale`. For a weight that is small or not cut by rows,
     both moments are in fp32.
     """
+
+    compiled = False
+    """Whether a weight's step is one compiled function."""
 
     def begun(self, weight: Tensor) -> dict[str, Tensor]:
         """Returns the state of a weight before its first step."""
@@ -105,61 +116,99 @@ class AdamW8bit(torch.optim.AdamW):
         """Makes one step of every weight that has a gradient."""
         assert closure is None
         for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    state = self.state[weight]
-                    if not state:
-                        state.update(self.begun(weight))
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            for weight in weights:
+                if not self.state[weight]:
+                    self.state[weight].update(self.begun(weight))
+            held = [(weight, {name: local(one) for name, one in self.state[weight].items()}) for weight in weights]
+            _move_in_full([one for one in held if KINDS[0] + SCALE not in one[1]], group)
+            for weight, state in held:
+                if KINDS[0] + SCALE in state:
                     state["step"] += 1
                     self._move(weight, state, group)
 
     def _move(self, weight: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
-        """Makes the step of one weight, some rows at a time."""
+        """Makes the step of one weight with moments of a byte: at once if compiled, else some rows at a time."""
         assert weight.grad is not None
-        taken = float(state["step"])
-        held = {name: local(one) for name, one in state.items() if name != "step"}
-        numbers, slope = local(weight), local(weight.grad)
+        numbers, slope, taken = local(weight), local(weight.grad), float(state["step"])
         if not numbers.numel():
             return
+        rate, (beta1, beta2) = group["lr"], group["betas"]
+        factors = (1 - rate * group["weight_decay"], -rate / (1 - beta1**taken), math.sqrt(1 - beta2**taken))
         rows = max(1, AT_ONCE.get(numbers.device.type, AT_ONCE["cuda"]) * len(numbers) // numbers.numel())
-        for start in range(0, len(numbers) if numbers.ndim else 1, rows):
-
-            def part(one: Tensor, start: int = start) -> Tensor:
-                return one[start : start + rows] if one.ndim else one
-
-            _step(part(numbers), part(slope), {name: part(one) for name, one in held.items()}, taken, group)
-
-
-def _step(weight: Tensor, slope: Tensor, state: dict[str, Tensor], taken: float, group: dict[str, Any]) -> None:
-    """Computes AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of `torch.optim.adamw`."""
-    first, second = (_read(state, kind) for kind in KINDS)
-    rate, (beta1, beta2) = group["lr"], group["betas"]
-    first.lerp_(slope, 1 - beta1)
-    second.mul_(beta2).addcmul_(slope, slope, value=1 - beta2)
-    root = second.sqrt()
-    divisor = (root / math.sqrt(1 - beta2**taken)).add_(group["eps"])
-    weight.mul_(1 - rate * group["weight_decay"]).addcdiv_(first, divisor, value=-rate / (1 - beta1**taken))
-    for kind, moment in zip(KINDS, (first, root), strict=True):
-        _write(state, kind, moment)
+        function: Callable[..., None] = _step
+        if self.compiled:  # numbers that change would each be compiled for
+            rows, function = len(numbers), _compiled_step()
+            factors = torch.tensor(factors, dtype=torch.float64).unbind()
+        parts = [numbers, slope, *(state[kind + end] for kind in KINDS for end in ("", SCALE))]
+        tables = [_tables(signed, numbers.device) for signed in (True, False)]
+        for start in range(0, len(numbers), rows):
+            blocks = parts[3][start : start + rows].numel()
+            part = [one[start : start + rows].view(blocks, -1) for one in parts]
+            function(*part, tables, factors, (beta1, beta2, group["eps"]))
+        torch.autograd.graph.increment_version([numbers])  # by which copies of weights are known to be old
 
 
-def _read(state: dict[str, Tensor], kind: str) -> Tensor:
-    """Reads a moment of some rows; returns the memory itself if the moment is in fp32."""
-    codes, scales = state[kind], state.get(kind + SCALE)
-    if scales is None:
-        return codes
-    numbers = dequantize(codes.reshape(scales.numel(), -1), scales.reshape(-1, 1), kind == KINDS[0])
-    return (numbers if kind == KINDS[0] else numbers.square_()).view(codes.shape)
+def _move_in_full(held: Sequence[tuple[Tensor, dict[str, Tensor]]], group: dict[str, Any]) -> None:
+    """Makes the step of weights with fp32 moments, in a few calls for all of them."""
+    if held:
+        beta1, beta2 = group["betas"]
+        adamw(
+            [local(weight) for weight, _ in held],
+            [local(weight.grad) for weight, _ in held if weight.grad is not None],
+            [state["exp_avg"] for _, state in held],
+            [state["exp_avg_sq"] for _, state in held],
+            [],
+            [state["step"] for _, state in held],
+            foreach=True,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
 
 
-def _write(state: dict[str, Tensor], kind: str, moment: Tensor) -> None:
-    """Rounds a moment of some rows, or the root of the second moment; does nothing if the moment is in fp32."""
-    codes, scales = state[kind], state.get(kind + SCALE)
-    if scales is None:
-        return
-    made, found_scales = quantize(moment.reshape(scales.numel(), -1), kind == KINDS[0])
-    codes.copy_(made.view(codes.shape))
-    scales.copy_(found_scales.view(scales.shape))
+def _step(
+    weight: Tensor,
+    slope: Tensor,
+    first_codes: Tensor,
+    first_scales: Tensor,
+    second_codes: Tensor,
+    second_scales: Tensor,
+    tables: Sequence[tuple[Tensor, Tensor]],
+    factors: Sequence[float | Tensor],
+    constants: tuple[float, float, float],
+) -> None:
+    """Computes AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of `torch.optim.adamw`.
+
+    Args:
+        weight, slope: (n, block) numbers and their gradient, in blocks.
+        first_codes, first_scales, second_codes, second_scales: (n, block) and (n, 1) moments; of the second, roots.
+        tables: code book and thresholds of the first moment, and of the root of the second.
+        factors: of the weight (its decay) and the first moment (the rate), and a divisor of the root.
+        constants: rates of the moments, and epsilon.
+    """
+    beta1, beta2, epsilon = constants
+    decay, rate, correction = factors
+    (first_book, first_edges), (second_book, second_edges) = tables
+    first = _read(first_codes, first_scales, first_book).lerp_(slope, 1 - beta1)
+    second = _read(second_codes, second_scales, second_book).square_()
+    root = second.mul_(beta2).addcmul_(slope, slope, value=1 - beta2).sqrt_()
+    weight.mul_(decay).add_((first * rate).div_((root / correction).add_(epsilon)))
+    moments = (first_codes, first_scales, first, first_edges), (second_codes, second_scales, root, second_edges)
+    for codes, scales, moment, edges in moments:
+        made, largest = _rounded(moment, edges)
+        codes.copy_(made)
+        scales.copy_(largest)
+
+
+@cache
+def _compiled_step() -> Callable[..., None]:
+    """Compiles the step of a weight: one pass over its memory, where each operation of `_step` is a pass."""
+    return torch.compile(_step, dynamic=True)
 
 
 def _zeros() -> tuple[int, int]:

@@ -1,10 +1,12 @@
 """AdamW with moments of a byte follows that in fp32, and goes on from its codes as if it was never stopped."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor.utils import run_and_get_code
 
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
@@ -84,6 +86,34 @@ def test_a_weight_whose_gradients_are_far_below_those_of_its_block_moves_as_with
             adam.step()
         moved.append(weight.detach())
     assert torch.allclose(*moved, rtol=0.05 if small > 1e-5 else 0.3)
+
+
+@pytest.mark.slow
+def test_a_compiled_step_is_two_kernels_at_most_and_equals_the_plain_one_but_for_rounding() -> None:
+    """Where a moment lies at a threshold, one of the two may round it to the next value."""
+    moved, states = [], []
+    for compiled in (False, True):
+        numbers = torch.Generator().manual_seed(0)
+        weights = [torch.nn.Parameter(torch.randn(shape, generator=numbers)) for shape in ((64, 512), (32, 16, 8))]
+        adam = AdamW8bit(weights, lr=1e-3, betas=(0.9, 0.95))
+        adam.compiled = compiled
+
+        def steps(adam: AdamW8bit = adam, weights: list[Any] = weights, numbers: torch.Generator = numbers) -> None:
+            for step in range(3):
+                adam.param_groups[0]["lr"] = 1e-3 * (step + 1)
+                for weight in weights:
+                    weight.grad = torch.randn(weight.shape, generator=numbers) ** 3
+                adam.step()
+
+        before = [weight._version for weight in weights]
+        _, codes = run_and_get_code(steps)
+        assert len(codes) == (2 if compiled else 0)  # one for each length of blocks
+        assert all(code[code.index("def call(") :].count("cpp_fused") <= 2 for code in codes)
+        assert all(weight._version > version for weight, version in zip(weights, before, strict=True))
+        moved.append(torch.cat([weight.detach().flatten() for weight in weights]))
+        states.append(torch.cat([adam.state[weight]["exp_avg"].flatten().int() for weight in weights]))
+    assert torch.allclose(*moved, rtol=1e-3, atol=1e-5)
+    assert int((states[0] - states[1]).abs().max()) <= 1 and float((states[0] != states[1]).float().mean()) < 1e-3
 
 
 def losses(folder: Path, steps: int, memory: MemoryConfig) -> list[float]:
