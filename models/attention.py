@@ -111,6 +111,43 @@ def variable_length(
     return made
 
 
+def in_windows(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    number: int,
+    size: int,
+    starts: Tensor,
+    longest: int,
+    scaling: float | None,
+) -> Tensor:
+    """Attends within windows, (tokens, heads, width): in one dense batch within those of one size, which come first.
+
+    A dense batch takes half the time of a kernel for variable lengths. Source: measured on an H200.
+
+    Args:
+        query, key, value: all have the same heads.
+        number: windows of `size` tokens.
+        size: tokens of such a window.
+        starts: (others + 1,) int32, start of each other window from the first of them on, and the end of the last one.
+        longest: tokens of the longest other window; 0 if there is none.
+        scaling: factor of the scores.
+    """
+    parts = [part.split([number * size, len(part) - number * size]) for part in (query, key, value)]
+    q, k, v = (part[0].unflatten(0, (number, size)).transpose(1, 2) for part in parts)
+    if has_kernel(query):
+        dense = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, False, scale=scaling)[0]
+    else:
+        dense = attend(q, k, v, scaling, causal=False)
+    seen = dense.transpose(1, 2).flatten(0, 1)
+    if not longest:
+        return seen
+    others = [part[1] for part in parts]
+    if has_kernel(query):
+        return torch.cat([seen, variable_length(*others, starts, longest, scaling, causal=False)])
+    return torch.cat([seen, by_length(*others, starts.diff().tolist(), scaling, causal=False)])
+
+
 def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, causal: bool) -> Tensor:
     """Attends over whole sequences, (sequences, heads, length, width); keys and values may have fewer heads.
 

@@ -25,7 +25,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from learning.parallel.ulysses import attend as attend_together
 from learning.planning.shared_prompts import Segment
-from models.attention import apart, attend, by_length, has_kernel, variable_length
+from models.attention import apart, attend, by_length, has_kernel, in_windows, variable_length
 from schemas.failure import PlanError
 
 NAME = "flywheel_packed"
@@ -103,6 +103,50 @@ class PackedDocuments:
         return [(whole - here, here) for whole, here in zip(seen, own, strict=True)]
 
 
+WINDOWED = "flywheel_windowed"
+"""Attribute of a tower's attention layer: whether patches attend within their window."""
+
+
+@dataclass
+class Windows:
+    """Order in which a tower with windows holds its patches: whole windows of all screens first, then the others.
+
+    The class is not frozen, as `PackedDocuments`.
+    """
+
+    order: Tensor
+    """(patches,) place of each held patch if each screen's windows are together."""
+    places: Tensor
+    """(patches,) place among the held patches of each patch in that order."""
+    number: int
+    """Number of windows of `size` patches."""
+    size: int
+    starts: Tensor
+    """(others + 1,) int32, start of each other window, counted from the first one, and the end of the last one."""
+    longest: int
+    """Patches of the longest other window; 0 if there is none."""
+
+    @classmethod
+    def of(cls, lengths: Tensor) -> tuple["Windows", Tensor]:
+        """Chooses the order for windows of these lengths in patches; returns it, and the windows' numbers in it."""
+        size = int((lengths.bincount() * torch.arange(int(lengths.max()) + 1)).argmax())
+        whole = lengths == size
+        ordered = torch.cat([whole.nonzero()[:, 0], (~whole).nonzero()[:, 0]])
+        starts = lengths.cumsum(0) - lengths
+        order = torch.cat([torch.arange(int(starts[one]), int(starts[one] + lengths[one])) for one in ordered])
+        others = lengths[~whole]
+        edges = torch.cat([torch.zeros(1, dtype=others.dtype), others.cumsum(0)]).to(torch.int32)
+        longest = int(others.max()) if len(others) else 0
+        return cls(order, order.argsort(), int(whole.sum()), size, edges, longest), ordered
+
+
+def name_windowed(tower: Any) -> None:
+    """Sets `WINDOWED` of each attention layer of a vision tower whose patches attend within windows in most layers."""
+    whole = getattr(tower, "fullatt_block_indexes", None)
+    for number, block in enumerate(tower.blocks if whole is not None else ()):
+        setattr(block.attn, WINDOWED, number not in whole)
+
+
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,
@@ -115,6 +159,7 @@ def packed_attention(
     packed: PackedDocuments | None = None,
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int | None = None,
+    windows: Windows | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Computes attention from (1, heads, tokens, width) to (1, tokens, heads, width).
@@ -131,18 +176,44 @@ def packed_attention(
         packed: the documents.
         cu_seq_lens_q: starts of windows or screens, and the end of the last one, for the vision tower.
         max_length_q: length of the longest window or screen.
+        windows: order of the windows, for the vision tower of Qwen2.5-VL; it replaces `cu_seq_lens_q` in layers with
+            windows.
     """
     causal = bool(getattr(module, "is_causal", True)) if is_causal is None else is_causal
     if packed is None and cu_seq_lens_q is None:
         return attend(query, key, value, scaling, causal).transpose(1, 2), None
     q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
-    if not has_kernel(query) or (packed is not None and packed.group is not None):
-        seen: Any = _without_kernel(q, k, v, packed, cu_seq_lens_q, scaling, causal)  # type: ignore[call-arg]
-        return seen[None], None
+    if windows is not None and getattr(module, WINDOWED):
+        seen = in_windows if has_kernel(query) else _in_windows
+        sizes = windows.number, windows.size, windows.starts, windows.longest
+        return seen(q, k, v, *sizes, scaling)[None], None
+    if windows is not None:
+        q, k, v = (part.index_select(0, windows.places) for part in (q, k, v))
+        seen = _within(q, k, v, None, cu_seq_lens_q, max_length_q, scaling, causal)
+        return seen.index_select(0, windows.order)[None], None
+    return _within(q, k, v, packed, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
+
+
+_in_windows = torch.compiler.disable(in_windows)  # without a kernel, a compiler would compile it for every packing
+
+
+def _within(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    packed: PackedDocuments | None,
+    starts: Tensor | None,
+    longest: int | None,
+    scaling: float | None,
+    causal: bool,
+) -> Tensor:
+    """Attends within each document or screen, (tokens, heads, width)."""
+    if not has_kernel(q) or (packed is not None and packed.group is not None):
+        return _without_kernel(q, k, v, packed, starts, scaling, causal)  # type: ignore[call-arg]
     if packed is None:
-        assert cu_seq_lens_q is not None and max_length_q is not None
-        return variable_length(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
-    return _in_kernel(q, k, v, packed, scaling, causal)[None], None
+        assert starts is not None and longest is not None
+        return variable_length(q, k, v, starts, longest, scaling, causal)
+    return _in_kernel(q, k, v, packed, scaling, causal)
 
 
 def _in_kernel(

@@ -19,7 +19,7 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 from learning.engines.fsdp.adapters import is_adapter, unadapted
 from learning.engines.fsdp.nf4 import is_packed, pack, shape_of
 from learning.engines.fsdp.shards import local
-from learning.parallel.packed_attention import LINEAR, NAME, SCREENS, separate_documents
+from learning.parallel.packed_attention import LINEAR, NAME, SCREENS, name_windowed, separate_documents
 from models.safe import SAFE, read_whole, weight_files, weights_of
 from schemas.failure import CheckpointError
 
@@ -82,6 +82,7 @@ def prepare_interface(model: Any, directory: Path) -> None:
         )
     separate_documents(model)
     model.config.vision_config._attn_implementation = SCREENS
+    name_windowed(model.base_model.visual)
 
 
 def materialize(net: nn.Module, device: torch.device) -> None:

@@ -32,13 +32,13 @@ from learning.engines.fsdp.copies import ComputeCopies
 from learning.engines.fsdp.costs import Shape
 from learning.engines.fsdp.experts import imbalance
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
-from learning.parallel.packed_attention import PackedDocuments
+from learning.parallel.packed_attention import PackedDocuments, Windows
 from learning.parallel.ulysses import GroupPool
 from learning.planning.sequence_plan import Group
 from learning.planning.shared_prompts import Segment, share
 from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch_of
 
-Precomputed = dict[str, Tensor | int]
+Precomputed = dict[str, Tensor | int | Windows]
 """Tensors by the names under which the model accepts them."""
 
 
@@ -67,8 +67,16 @@ def _windowed(tower: Any, grids: Tensor) -> Precomputed:
     from transformers.vision_utils import get_vision_window_index
 
     order, edges = get_vision_window_index(grids, tower.spatial_merge_size, tower.window_size, tower.patch_size)
-    windows: Precomputed = {"window_index": order, "cu_window_seqlens": edges, "max_window_seqlen": _longest(edges)}
-    return {**_each(tower, grids), **windows}
+    lengths = edges.diff().long()
+    windows, ordered = Windows.of(lengths)
+    tokens = order.split((lengths // tower.spatial_merge_unit).tolist())
+    made: Precomputed = {
+        "window_index": torch.cat([tokens[one] for one in ordered]),
+        "cu_window_seqlens": edges,
+        "max_window_seqlen": _longest(edges),
+        "windows": windows,
+    }
+    return {**_each(tower, grids), **made}
 
 
 def _between(tower: Any, grids: Tensor) -> Precomputed:
@@ -153,8 +161,12 @@ class RankWork:
             held = getattr(self, one.name)
             if isinstance(held, Tensor) and (one.name != "grids" or not self.precomputed):
                 setattr(self, one.name, moved(held))
-        given = self.precomputed.items()
-        self.precomputed = {name: moved(one) if isinstance(one, Tensor) else one for name, one in given}
+        for name, one in self.precomputed.items():
+            if isinstance(one, Windows):
+                order, places, starts = map(moved, (one.order, one.places, one.starts))
+                self.precomputed[name] = replace(one, order=order, places=places, starts=starts)
+            elif isinstance(one, Tensor):
+                self.precomputed[name] = moved(one)
         self.packed = self.packed.map(moved)
         if self.way is not None:
             self.way = replace(self.way, order=moved(self.way.order), place=moved(self.way.place))

@@ -8,7 +8,8 @@ import torch
 
 from learning.engines.fsdp.model import load_model
 from learning.engines.fsdp.phases import precomputed_of
-from learning.parallel.packed_attention import SCREENS, packed_attention
+from learning.parallel.packed_attention import SCREENS, WINDOWED, Windows, packed_attention
+from models.attention import by_length
 from models.random_vlm import KINDS, build_random
 from tests.tiers import NIGHTLY
 
@@ -81,3 +82,64 @@ def test_what_is_made_beforehand_leaves_the_tower_nothing_to_work_out_of_the_gri
         known = model.base_model.visual(rows, grid_thw=GRIDS).pooler_output
         blind = model.base_model.visual(rows, grid_thw=GRIDS * 0, **made).pooler_output
     assert torch.equal(known, blind)
+
+
+LENGTHS = [[16], [16, 16], [16, 16, 8, 16, 8, 4], [4, 16, 4, 4], [8, 4, 16], [4, 8, 8, 16, 12, 16, 8]]
+"""Patches of the windows of some screens; those at a screen's edge are short."""
+
+
+def layer(windowed: bool) -> torch.nn.Module:
+    module = torch.nn.Module()
+    setattr(module, WINDOWED, windowed)
+    return module
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_windows_of_one_size_as_a_dense_batch_are_what_each_is_bit_for_bit(lengths: list[int]) -> None:
+    numbers = torch.Generator().manual_seed(0)
+    starts = torch.tensor([0, *lengths]).cumsum(0).int()
+    windows, ordered = Windows.of(torch.tensor(lengths))
+    assert sorted(ordered.tolist()) == [*range(len(lengths))] and windows.number == lengths.count(windows.size)
+    parts = [torch.randn(1, 2, sum(lengths), 8, generator=numbers, requires_grad=True) for _ in range(3)]
+    held = [part[:, :, windows.order] for part in parts]
+    made, _ = packed_attention(
+        layer(True), *held, None, is_causal=False, windows=windows, cu_seq_lens_q=starts, max_length_q=max(lengths)
+    )
+    wanted = by_length(*(part[0].transpose(0, 1) for part in parts), lengths, None, causal=False)
+    assert torch.equal(made[0, windows.places], wanted)
+    slope = torch.randn(wanted.shape, generator=numbers)
+    found = torch.autograd.grad(made[0, windows.places], parts, slope, retain_graph=True)
+    assert all(map(torch.equal, found, torch.autograd.grad(wanted, parts, slope)))
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_a_layer_over_whole_screens_reads_them_in_their_own_order(lengths: list[int]) -> None:
+    numbers = torch.Generator().manual_seed(0)
+    total = sum(lengths)
+    windows, _ = Windows.of(torch.tensor(lengths))
+    edges = torch.tensor([0, lengths[0], total]).unique().int()
+    parts = [torch.randn(1, 2, total, 8, generator=numbers) for _ in range(3)]
+    more: Any = {"is_causal": False, "cu_seq_lens_q": edges, "max_length_q": total}
+    held = [part[:, :, windows.order] for part in parts]
+    made, _ = packed_attention(layer(False), *held, None, windows=windows, **more)
+    wanted, _ = packed_attention(layer(False), *parts, None, **more)
+    assert torch.equal(made[0, windows.places], wanted[0])
+
+
+@pytest.mark.parametrize("windowed", [True, False])
+def test_attention_in_windows_breaks_no_graph_and_is_compiled_once(windowed: bool) -> None:
+    """The meta device takes a GPU's branches."""
+    compiled = torch.compile(packed_attention, backend="eager", fullgraph=True, dynamic=True)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    for lengths in ([16, 16, 8, 4], [16, 16, 16, 8], [16, 8, 16, 4, 4, 16]):
+        parts = [torch.empty(1, 2, sum(lengths), 16, device="meta", dtype=torch.bfloat16) for _ in range(3)]
+        windows, _ = Windows.of(torch.tensor(lengths))
+        windows.order, windows.places = windows.order.to("meta"), windows.places.to("meta")
+        windows.starts = windows.starts.to("meta")
+        edges = torch.zeros(2, dtype=torch.int32, device="meta")
+        made, _ = compiled(
+            layer(windowed), *parts, None, is_causal=False, windows=windows, cu_seq_lens_q=edges, max_length_q=16
+        )
+        assert made.shape == (1, sum(lengths), 2, 16)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
