@@ -188,10 +188,23 @@ def packed_attention(
         sizes = windows.number, windows.size, windows.starts, windows.longest
         return seen(q, k, v, *sizes, scaling)[None], None
     if windows is not None:
-        q, k, v = (part.index_select(0, windows.places) for part in (q, k, v))
+        q, k, v = (_Permuted.apply(part, windows.places, windows.order) for part in (q, k, v))
         seen = _within(q, k, v, None, cu_seq_lens_q, max_length_q, scaling, causal)
-        return seen.index_select(0, windows.order)[None], None
+        return _Permuted.apply(seen, windows.order, windows.places)[None], None
     return _within(q, k, v, packed, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
+
+
+class _Permuted(torch.autograd.Function):
+    """Permutes rows; the gradient is permuted back, where that of an index is summed into zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, order: Tensor, back: Tensor) -> Tensor:
+        ctx.save_for_backward(back)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        return slopes[0].index_select(0, ctx.saved_tensors[0]), None, None
 
 
 _in_windows = torch.compiler.disable(in_windows)  # without a kernel, a compiler would compile it for every packing

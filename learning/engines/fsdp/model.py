@@ -46,16 +46,20 @@ AT_ONCE = 2**18
 
 
 def use_faster(model: Any, norms: bool) -> None:
-    """Replaces the forward functions of a model's patch embedding, and of its norms if asked.
+    """Replaces the forward functions of a model's patch embedding and of its norms.
 
     Args:
         model: any model; a module that may compute another function is not changed.
-        norms: whether norms are replaced, too; a compiler optimises norms by itself.
+        norms: whether norms within blocks are replaced, too; a compiler optimises those of compiled blocks by itself.
     """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    blocks = [] if norms else [one for one in model.modules() if isinstance(one, GradientCheckpointingLayer)]
+    compiled = {module for block in blocks for module in block.modules()}
     for module in model.modules():
         if isinstance(module, nn.Conv3d) and module.kernel_size == module.stride and module.groups == 1:
             module.forward = _PatchProduct(module)  # type: ignore[assignment]
-        elif norms and (kind := _root_mean_square(module)):
+        elif module not in compiled and (kind := _root_mean_square(module)):
             module.forward = kind  # type: ignore[assignment]
 
 
