@@ -16,16 +16,17 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from learning.parallel.delta_rule import DocumentChunks, mix
 from learning.parallel.ulysses import attend as attend_together
 from learning.planning.shared_prompts import Segment
-from models.attention import apart, attend, by_length, has_kernel, in_windows, variable_length
+from models.attention import attend, by_length, has_kernel, in_windows, variable_length
 from schemas.failure import PlanError
 
 NAME = "flywheel_packed"
@@ -76,6 +77,8 @@ class PackedDocuments:
     """Ranks that share the documents, each with an equal stretch; None for one rank."""
     seen: "SeenTokens | None" = None
     """Tokens to which each segment attends; None if documents share none, so that each attends to its own."""
+    chunks: DocumentChunks | None = None
+    """Chunks of the documents, for gated DeltaNet layers without kernels."""
 
     @classmethod
     def of(
@@ -93,7 +96,8 @@ class PackedDocuments:
 
     def map(self, moved: Callable[[Tensor], Tensor]) -> "PackedDocuments":
         """Moves the tensors to a device or into pinned memory."""
-        return replace(self, starts=moved(self.starts), seen=self.seen and self.seen.map(moved))
+        seen, chunks = self.seen and self.seen.map(moved), self.chunks and self.chunks.moved(moved)
+        return replace(self, starts=moved(self.starts), seen=seen, chunks=chunks)
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -305,7 +309,7 @@ class _PackedMixer(torch.nn.Module):
     def forward(  # type: ignore[override]
         self, hidden_states: Tensor, packed: PackedDocuments | None = None, **more: Any
     ) -> Tensor:
-        """Maps (1, tokens, width) to the same shape. Without kernels, documents of equal length are one batch."""
+        """Maps (1, tokens, width) to the same shape."""
         forward = super().forward
         if packed is None:
             return forward(hidden_states=hidden_states, **more)
@@ -315,7 +319,12 @@ class _PackedMixer(torch.nn.Module):
             tokens = torch.arange(hidden_states.shape[1], dtype=torch.int32, device=hidden_states.device)
             owners = torch.searchsorted(packed.starts[1:], tokens, right=True, out_int32=True)[None]
             return forward(hidden_states=hidden_states, cu_seq_lens_q=packed.starts, seq_idx=owners)
-        return apart(lambda part: forward(hidden_states=part), (hidden_states[0],), _lengths(packed.edges))[None]
+        if packed.chunks is None:
+            gap = cast(Any, self).conv_kernel_size - 1
+            packed.chunks = DocumentChunks.of(_lengths(packed.edges), gap).moved(
+                lambda one: one.to(hidden_states.device)
+            )
+        return mix(self, hidden_states[0], packed.chunks)[None]
 
 
 for _name in (NAME, SCREENS):

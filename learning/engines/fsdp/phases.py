@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from learning.engines.fsdp.chats import Chat, Chats, Encoded, Measure
 from learning.engines.fsdp.copies import ComputeCopies
 from learning.engines.fsdp.costs import Shape
 from learning.engines.fsdp.experts import imbalance
+from learning.parallel.delta_rule import DocumentChunks
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
 from learning.parallel.packed_attention import PackedDocuments, Windows
 from learning.parallel.ulysses import GroupPool
@@ -332,6 +333,8 @@ class WorkMaker:
         self._core, self._chats, self._samples, self._starts = model.base_model, chats, samples, starts
         self._shares = shares
         self._rank, self._world, self._groups = rank, world, groups
+        width = getattr(model.config.get_text_config(), "linear_conv_kernel_dim", None)
+        self._gap = None if width is None else width - 1
         share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", world))
         self._decoders = ThreadPoolExecutor(max(1, min(MOST_DECODERS, share)), thread_name_prefix="decode")
 
@@ -419,6 +422,8 @@ class WorkMaker:
         lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
         owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
         packed = PackedDocuments.sharing(segments) if shared else PackedDocuments.of(edges, ranks)
+        if self._gap is not None:
+            packed.chunks = DocumentChunks.of([end - first for first, end in pairwise(edges)], self._gap)
         texts = (ids[None, here], kinds[here].nonzero()[:, 0], held)
         return RankWork(*seen, self._rows(segments, shown), *texts, packed, len(sequences), owners, lengths, *asked)
 
