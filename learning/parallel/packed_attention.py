@@ -146,9 +146,9 @@ class Windows:
 
 def name_windowed(tower: Any) -> None:
     """Sets `WINDOWED` of each attention layer of a vision tower whose patches attend within windows in most layers."""
-    whole = getattr(tower, "fullatt_block_indexes", None)
-    for number, block in enumerate(tower.blocks if whole is not None else ()):
-        setattr(block.attn, WINDOWED, number not in whole)
+    if (whole := getattr(tower, "fullatt_block_indexes", None)) is not None:
+        for number, block in enumerate(tower.blocks):
+            setattr(block.attn, WINDOWED, number not in whole)
 
 
 def packed_attention(
@@ -211,7 +211,7 @@ class _Permuted(torch.autograd.Function):
         return slopes[0].index_select(0, ctx.saved_tensors[0]), None, None
 
 
-_in_windows = torch.compiler.disable(in_windows)  # without a kernel, a compiler would compile it for every packing
+_in_windows: Any = torch.compiler.disable(in_windows)  # without a kernel, a compiler would compile it for every packing
 
 
 def _within(

@@ -74,7 +74,7 @@ class DeltaBlocks:
     def saved(self, compute: int, kernels: bool) -> float:
         """Computes bytes per token that the mixer saves for the backward pass.
 
-        The numbers without kernels are fitted to the saved tensors of one chunk (a test compares them). Those of the
+        The numbers without kernels are fitted to saved tensors of several chunks (a test compares them). Those of the
         kernels are read from `ChunkGatedDeltaRuleFunction` of flash-linear-attention 0.6.0, and not measured.
 
         Args:
@@ -86,7 +86,7 @@ class DeltaBlocks:
         if kernels:
             return found + compute * (self.convolved - values) + self.heads * (compute * (CHUNK + 1) + 8)
         state = self.key * self.value / CHUNK
-        return found + MASTER * self.heads * (6.2 * (self.key + self.value) + 5 * CHUNK + 10 + state)
+        return found + MASTER * self.heads * (6.8 * (self.key + self.value) + 5 * CHUNK + 10 + state)
 
 
 @dataclass(frozen=True, slots=True)

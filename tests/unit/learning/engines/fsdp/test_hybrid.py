@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.launch_mode import Launches
 from learning.engines.fsdp.costs import CPU, cluster_cost, shape_of
 from learning.engines.fsdp.loading import model_of_config
 from learning.engines.fsdp.model import load_model
 from learning.parallel import packed_attention
+from learning.parallel.delta_rule import DocumentChunks, mix
 from learning.parallel.packed_attention import PackedDocuments
 from models.random_vlm import build_random
 from schemas.failure import PlanError
@@ -58,6 +60,36 @@ def test_packed_documents_have_their_own_loss_and_gradients(kind: Any, tmp_path:
         assert torch.allclose(found[name], one, rtol=1e-4, atol=1e-5 * float(one.abs().max() + 1)), name
     leaking = loss(model, torch.cat(documents(), dim=1), edges, packed=PackedDocuments.of((0, edges[-1])))
     assert abs(leaking.item() - together.item()) > 1e-2  # one document of the same tokens
+
+
+@pytest.mark.parametrize("lengths", [(64,), (1, 2, 3), (130, 64, 0, 5, 200), (70, 129)])
+def test_documents_mixed_at_once_are_what_the_library_makes_of_each(lengths: tuple[int, ...], tmp_path: Path) -> None:
+    """With several chunks, chunks of padding, documents shorter than the convolution, and one without tokens."""
+    build_random("qwen3_5", ["Click."] * 8, 0, tmp_path, layers=3)
+    mixer = load_model(tmp_path).float().base_model.language_model.layers[0].linear_attn
+    numbers = torch.Generator().manual_seed(0)
+    hidden = torch.randn(sum(lengths), mixer.hidden_size, generator=numbers, requires_grad=True)
+    slope = torch.randn(hidden.shape, generator=numbers)
+    held = [hidden, *mixer.parameters()]
+    made = mix(mixer, hidden, DocumentChunks.of(lengths, mixer.conv_kernel_size - 1))
+    parts = [mixer(hidden_states=part[None])[0] for part in hidden.split([length for length in lengths if length])]
+    torch.testing.assert_close(made, torch.cat(parts), rtol=1e-5, atol=1e-5)
+    found, wanted = (torch.autograd.grad(one, held, slope) for one in (made, torch.cat(parts)))
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max() + 1))
+
+
+def test_the_work_from_chunk_to_chunk_does_not_grow_with_the_number_of_documents(tmp_path: Path) -> None:
+    build_random("qwen3_5", ["Click."] * 8, 0, tmp_path, layers=3)
+    mixer = load_model(tmp_path).float().base_model.language_model.layers[0].linear_attn
+    calls = []
+    for lengths in ((200,), (200, 150, 90, 10)):
+        hidden = torch.randn(sum(lengths), mixer.hidden_size)
+        chunks = DocumentChunks.of(lengths, mixer.conv_kernel_size - 1)
+        with Launches("cpu") as counted, torch.no_grad():
+            mix(mixer, hidden, chunks)
+        calls.append(counted.calls.total())
+    assert calls[0] == calls[1]
 
 
 def test_kernels_get_the_edges_and_the_owners_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
