@@ -180,7 +180,10 @@ def device_of(train: TrainConfig) -> torch.device:
 
 
 def room_of(device: torch.device) -> int | None:
-    """Returns the bytes of a GPU's memory; None for a CPU, whose memory other processes use too."""
+    """Returns the bytes of a GPU's memory; None for a CPU, whose memory other processes use too.
+
+    The bytes that are free at the moment would differ after a restart, and so would the plans of a resumed training.
+    """
     return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
 
 

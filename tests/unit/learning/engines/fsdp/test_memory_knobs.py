@@ -1,5 +1,6 @@
 """What `train.memory` changes is what is held, never what is learned."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from learning.engines.engine import SampleRef
 from learning.engines.fsdp import engine as engine_module
 from learning.engines.fsdp import model
 from learning.engines.fsdp.adapters import is_adapter
+from learning.engines.fsdp.costs import CPU, cluster_cost
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import checkpointable_blocks, compiles
 from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
 from learning.parallel.packed_attention import PackedDocuments, packed_attention
+from learning.planning.step_plan import PieceMemory
 from learning.trainer import train
 from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, TrainConfig
 from schemas.failure import PlanError, UsageError
@@ -94,6 +97,25 @@ def test_micro_batches_as_large_as_the_memory_give_the_same_gradient(
     monkeypatch.setattr(engine_module, "room_of", lambda _: 2**30)
     with sentence.raises(UsageError, "train.token_cap is auto", hint="flywheel plan"):
         FsdpEngine(plan, 0, 1)
+
+
+def test_sequence_plans_take_the_tokens_that_the_memory_has_room_for(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen2_5_vl")
+    learner = Learner(plan, read_samples(plan.samples), 0, 1)
+    engine = learner.engine
+    assert isinstance(engine, FsdpEngine)
+    items, memory = engine.items, PieceMemory(0, 40, 25, 70)
+    most = max(map(memory.of, items))
+    cluster = cluster_cost(engine.shape, 2, 2, 1, CPU)
+    engine.rules = replace(engine.rules, cluster=cluster, memory=replace(memory, room=most))
+    engine._check_fit()
+    cap = engine.rules.cap
+    assert cap is not None and engine.rules.cluster is not None and engine.rules.cluster.capacity(1) == cap
+    assert all(memory.of(item) * cap / item.tokens <= most for item in items)  # a rank full of such documents fits
+    engine.rules = replace(engine.rules, cluster=cluster, memory=replace(memory, room=most // 20))
+    with pytest.raises(PlanError, match="fits on no group"):
+        engine._check_fit()
+    learner.close()
 
 
 @pytest.mark.nightly
