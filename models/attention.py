@@ -14,9 +14,32 @@ SHORT = 320
 """Maximum patches of a screen for which matrix products in bf16 are faster on a CPU than the flash kernel."""
 
 
+FLASH = (8, 0)
+"""Smallest compute capability of a GPU with PyTorch's flash kernels."""
+_missing = ""
+"""Why the GPU of this process has no kernel for variable lengths; empty if it has one. A compiler guards on it."""
+
+
+def find_kernel(device: torch.device) -> str:
+    """Looks for a GPU's kernel for variable lengths, without which attention runs once for each length.
+
+    Returns:
+        why there is none and which kernel runs instead, for the log; empty if there is one, or for a CPU.
+    """
+    global _missing
+    _missing = ""
+    if device.type == "cuda" and (found := torch.cuda.get_device_capability(device)) < FLASH:
+        _missing = f"its compute capability is {found[0]}.{found[1]}, and {FLASH[0]}.{FLASH[1]} is needed"
+    elif device.type == "cuda" and not torch.backends.cuda.is_flash_attention_available():
+        _missing = "this build of PyTorch lacks it"
+    instead = "attention runs once for each length of document, in the fastest kernel that PyTorch has"
+    return _missing and f"The GPU has no flash kernel for packed documents ({_missing}): {instead}."
+
+
 def has_kernel(query: Tensor) -> bool:
     """Checks for a GPU's kernel for variable lengths; the meta device has a GPU's branches, for counts of calls."""
-    return query.device.type in ("cuda", "meta") and query.dtype in (torch.bfloat16, torch.float16)
+    half = query.dtype in (torch.bfloat16, torch.float16)
+    return query.device.type in ("cuda", "meta") and half and not _missing
 
 
 def by_length(

@@ -88,6 +88,7 @@ def mix(layer: Any, hidden: Tensor, chunks: DocumentChunks) -> Tensor:
     )
     beta = layer.in_proj_b(hidden).sigmoid().float()
     decay = -layer.A_log.float().exp() * F.softplus(layer.in_proj_a(hidden).float() + layer.dt_bias)
+    decay = decay.float()  # as all of the rule, whatever the type of the layer
     # padding neither changes the state nor lets it decay
     steps = F.pad(torch.cat([beta, decay], dim=1), (0, 0, 0, 1)).index_select(0, chunks.real)
     beta, decay = steps.unflatten(0, (-1, CHUNK)).transpose(1, 2).chunk(2, dim=1)

@@ -58,6 +58,7 @@ from learning.parallel.ulysses import GroupPool
 from learning.planning.memory import MemoryRecipe, holds_copies, piece_memory
 from learning.planning.step_plan import MicroBatch, PieceMemory, Rules, SampleLengths, check_plan, digest, plan_step
 from learning.reports import send
+from models.attention import find_kernel
 from models.tiny.layout import CRITIC, TRAINING
 from models.weights import ADAPTER
 from schemas.config.training import TrainConfig
@@ -94,6 +95,8 @@ class Sharded(TrainedNetwork):
         self.dtype, self.device = dtype, device or device_of(job.train)
         start_group(world, self.device)
         check_offload(job.train, self.device)
+        if line := find_kernel(self.device):
+            self._warn(line)
         compiled = compiles(job.train, self.device, job.steps, self._warn)
         self._model = empty_model(job.parent, dtype)
         if weights:

@@ -70,8 +70,10 @@ def test_documents_mixed_at_once_are_what_the_library_makes_of_each(lengths: tup
     numbers = torch.Generator().manual_seed(0)
     hidden = torch.randn(sum(lengths), mixer.hidden_size, generator=numbers, requires_grad=True)
     slope = torch.randn(hidden.shape, generator=numbers)
-    held = [hidden, *mixer.parameters()]
-    made = mix(mixer, hidden, DocumentChunks.of(lengths, mixer.conv_kernel_size - 1))
+    chunks = DocumentChunks.of(lengths, mixer.conv_kernel_size - 1)
+    assert mix(mixer.double(), hidden.double(), chunks).dtype == torch.float64  # the rule itself is in fp32
+    held = [hidden, *mixer.float().parameters()]
+    made = mix(mixer, hidden, chunks)
     parts = [mixer(hidden_states=part[None])[0] for part in hidden.split([length for length in lengths if length])]
     torch.testing.assert_close(made, torch.cat(parts), rtol=1e-5, atol=1e-5)
     found, wanted = (torch.autograd.grad(one, held, slope) for one in (made, torch.cat(parts)))

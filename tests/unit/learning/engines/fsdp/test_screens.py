@@ -9,7 +9,7 @@ import torch
 from learning.engines.fsdp.model import load_model
 from learning.engines.fsdp.phases import precomputed_of
 from learning.parallel.packed_attention import SCREENS, WINDOWED, Windows, packed_attention
-from models.attention import by_length
+from models.attention import by_length, find_kernel, has_kernel
 from models.random_vlm import KINDS, build_random
 from tests.tiers import NIGHTLY
 
@@ -143,3 +143,19 @@ def test_attention_in_windows_breaks_no_graph_and_is_compiled_once(windowed: boo
         )
         assert made.shape == (1, sum(lengths), 2, 16)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
+
+
+def test_a_gpu_without_a_flash_kernel_is_named_with_what_runs_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    half, gpu = torch.empty(4, 2, 8, device="meta", dtype=torch.bfloat16), torch.device("cuda")
+    available = torch.backends.cuda.is_flash_attention_available
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    assert not find_kernel(gpu) and has_kernel(half) and not has_kernel(half.float())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    line = find_kernel(gpu)
+    assert "compute capability is 7.5" in line and "once for each length" in line and not has_kernel(half)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: False)
+    assert "this build of PyTorch lacks it" in find_kernel(gpu) and not has_kernel(half)
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", available)
+    assert not find_kernel(torch.device("cpu")) and has_kernel(half)
