@@ -165,10 +165,10 @@ def in_windows(
     seen = dense.transpose(1, 2).flatten(0, 1)
     if not longest:
         return seen
-    others = [part[1] for part in parts]
+    q, k, v = (part[1] for part in parts)
     if has_kernel(query):
-        return torch.cat([seen, variable_length(*others, starts, longest, scaling, causal=False)])
-    return torch.cat([seen, by_length(*others, starts.diff().tolist(), scaling, causal=False)])
+        return torch.cat([seen, variable_length(q, k, v, starts, longest, scaling, causal=False)])
+    return torch.cat([seen, by_length(q, k, v, starts.diff().tolist(), scaling, causal=False)])
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, causal: bool) -> Tensor:
