@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.flywheel import flywheel
+from models.random_vlm import Kind
 from schemas.config import Config, config_of
 from storage.lake import Lake
 from tasks.shared.policies import champion, policy_row
@@ -26,14 +27,18 @@ WHOLE = {
     },
 }
 """The template with which this server returns whole replies (docs/served-replies.md)."""
-CASES = {False: (11, 0.5), True: (34, 0.7)}
-"""By whether a reply points before it clicks: the seed of a base and its runs, and the temperature of groups. Of 24
-groups of pointing policies of two other seeds, 13 to 20 had two outcomes at 0.3 to 0.7, and 1 and 21 at 1."""
+CASES: tuple[tuple[Kind, bool, int, float], ...] = (
+    ("qwen3_5", False, 11, 0.5),
+    ("qwen3_5", True, 34, 0.7),
+    ("qwen3_5_moe", True, 41, 0.7),
+)
+"""The kind, whether a reply points before it clicks, the seed of a base and its runs, and the temperature of groups. Of
+24 groups of pointing policies of two other seeds, 13 to 20 had two outcomes at 0.3 to 0.7, and 1 and 21 at 1."""
 
 
-def whole_base(folder: Path, seed: int = 0, pointing: bool = False) -> Path:
+def whole_base(folder: Path, seed: int = 0, pointing: bool = False, kind: Kind = "qwen3_5") -> Path:
     """Writes a random checkpoint whose replies this server returns whole."""
-    build_tiny_qwen("qwen3_5", folder, seed, pointing)
+    build_tiny_qwen(kind, folder, seed, pointing)
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"response_template": WHOLE}))
     return folder
@@ -68,15 +73,17 @@ def test_groups_behind_transformers_serve_are_trained_on_as_text(small: Config, 
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("pointing", CASES)
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("kind", "pointing", "seed", "temperature"), CASES)
 def test_a_policy_behind_transformers_serve_gets_better_in_groups_on_folded_prompts(
+    kind: Kind,
     pointing: bool,
+    seed: int,
+    temperature: float,
     small: Config,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    seed, temperature = CASES[pointing]
-    fields = learning(small, whole_base(tmp_path / "base", seed, pointing), pointing=pointing).model_dump()
+    fields = learning(small, whole_base(tmp_path / "base", seed, pointing, kind), pointing=pointing).model_dump()
     config = config_of(fields | {"seed": seed})
     imitated = imitate(config)  # in this process, without the server
     trained = improve(served(in_groups(config, recompute=True, temperature=temperature)))

@@ -35,7 +35,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     assert (code, err) == (0, "")
     assert set(found) == {
         "lake", "champion", "champion_success", "iterations", "current", "people", "paused", "decisions", "overridden",
-        "failing", "imported", "runs", "proposals", "candidates",
+        "failing", "imported", "runs", "proposals", "candidates", "general",
     }  # fmt: skip
     assert found["imported"] == 0
     assert found["current"] == {"running": False, "iteration": 2, "stage": "collect"}
@@ -51,6 +51,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     assert set(first) == {
         "iteration", "policy", "success", "ci", "explorer", "trajectories", "promoted", "wall_s", "stages_s",
         "verified", "orchestration_s", "verified_fixed_mix", "held_out", "synthesized", "rolled_back",
+        "explorer_version",
     }  # fmt: skip
     assert first["orchestration_s"] == pytest.approx(len(STAGES) * 0.25)
     assert first["policy"] == "policy-0000"

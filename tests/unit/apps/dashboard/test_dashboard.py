@@ -526,4 +526,5 @@ def drawn(spec: Spec | None) -> int:
     """How many points a chart shows that are no part of a line."""
     assert spec
     svg = vl_convert.vegalite_to_svg(spec)
-    return sum('aria-roledescription="circle"' in mark for mark in re.findall(r"<path [^>]*>", svg))
+    marks = [mark for mark in re.findall(r"<path [^>]*>", svg) if 'aria-roledescription="circle"' in mark]
+    return sum('opacity="0"' not in mark for mark in marks)
