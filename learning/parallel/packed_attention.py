@@ -112,7 +112,7 @@ WINDOWED = "flywheel_windowed"
 
 
 @dataclass
-class Windows:
+class PatchWindows:
     """Order in which a tower with windows holds its patches: whole windows of all screens first, then the others.
 
     The class is not frozen, as `PackedDocuments`.
@@ -131,7 +131,7 @@ class Windows:
     """Patches of the longest other window; 0 if there is none."""
 
     @classmethod
-    def of(cls, lengths: Tensor) -> tuple["Windows", Tensor]:
+    def of(cls, lengths: Tensor) -> tuple["PatchWindows", Tensor]:
         """Chooses the order for windows of these lengths in patches; returns it, and the windows' numbers in it."""
         size = int((lengths.bincount() * torch.arange(int(lengths.max()) + 1)).argmax())
         whole = lengths == size
@@ -163,7 +163,7 @@ def packed_attention(
     packed: PackedDocuments | None = None,
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int | None = None,
-    windows: Windows | None = None,
+    windows: PatchWindows | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Computes attention from (1, heads, tokens, width) to (1, tokens, heads, width).

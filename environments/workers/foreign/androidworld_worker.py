@@ -268,12 +268,12 @@ def _clock(kind: Any, seed: int) -> Iterator[None]:
         return
     then = kind.device_time + datetime.timedelta(seconds=seed % SECONDS_A_DAY)
 
-    class Clock(datetime.datetime):
+    class PhoneClock(datetime.datetime):
         @classmethod
         def now(cls, tz: Any = None) -> datetime.datetime:
             return then.astimezone(tz) if tz else then.replace(tzinfo=None)
 
-    setattr(module, "datetime", SimpleNamespace(**{**vars(datetime), "datetime": Clock}))  # noqa: B010
+    setattr(module, "datetime", SimpleNamespace(**{**vars(datetime), "datetime": PhoneClock}))  # noqa: B010
     try:
         yield
     finally:

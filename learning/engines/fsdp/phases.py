@@ -33,13 +33,13 @@ from learning.engines.fsdp.costs import Shape
 from learning.engines.fsdp.experts import imbalance
 from learning.parallel.delta_rule import DocumentChunks
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
-from learning.parallel.packed_attention import PackedDocuments, Windows
+from learning.parallel.packed_attention import PackedDocuments, PatchWindows
 from learning.parallel.ulysses import GroupPool
 from learning.planning.sequence_plan import Group
 from learning.planning.shared_prompts import Segment, share
 from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch_of
 
-Precomputed = dict[str, Tensor | int | Windows]
+Precomputed = dict[str, Tensor | int | PatchWindows]
 """Tensors by the names under which the model accepts them."""
 
 
@@ -69,7 +69,7 @@ def _windowed(tower: Any, grids: Tensor) -> Precomputed:
 
     order, edges = get_vision_window_index(grids, tower.spatial_merge_size, tower.window_size, tower.patch_size)
     lengths = edges.diff().long()
-    windows, ordered = Windows.of(lengths)
+    windows, ordered = PatchWindows.of(lengths)
     tokens = order.split((lengths // tower.spatial_merge_unit).tolist())
     made: Precomputed = {
         "window_index": torch.cat([tokens[one] for one in ordered]),
@@ -163,7 +163,7 @@ class RankWork:
             if isinstance(held, Tensor) and (one.name != "grids" or not self.precomputed):
                 setattr(self, one.name, moved(held))
         for name, one in self.precomputed.items():
-            if isinstance(one, Windows):
+            if isinstance(one, PatchWindows):
                 order, places, starts = map(moved, (one.order, one.places, one.starts))
                 self.precomputed[name] = replace(one, order=order, places=places, starts=starts)
             elif isinstance(one, Tensor):

@@ -8,7 +8,7 @@ import torch
 
 from learning.engines.fsdp.model import load_model
 from learning.engines.fsdp.phases import precomputed_of
-from learning.parallel.packed_attention import SCREENS, WINDOWED, Windows, packed_attention
+from learning.parallel.packed_attention import SCREENS, WINDOWED, PatchWindows, packed_attention
 from models.attention import by_length, find_kernel, has_kernel
 from models.random_vlm import KINDS, build_random
 from tests.tiers import NIGHTLY
@@ -98,7 +98,7 @@ def layer(windowed: bool) -> torch.nn.Module:
 def test_windows_of_one_size_as_a_dense_batch_are_what_each_is_bit_for_bit(lengths: list[int]) -> None:
     numbers = torch.Generator().manual_seed(0)
     starts = torch.tensor([0, *lengths]).cumsum(0).int()
-    windows, ordered = Windows.of(torch.tensor(lengths))
+    windows, ordered = PatchWindows.of(torch.tensor(lengths))
     assert sorted(ordered.tolist()) == [*range(len(lengths))] and windows.number == lengths.count(windows.size)
     parts = [torch.randn(1, 2, sum(lengths), 8, generator=numbers, requires_grad=True) for _ in range(3)]
     held = [part[:, :, windows.order] for part in parts]
@@ -116,7 +116,7 @@ def test_windows_of_one_size_as_a_dense_batch_are_what_each_is_bit_for_bit(lengt
 def test_a_layer_over_whole_screens_reads_them_in_their_own_order(lengths: list[int]) -> None:
     numbers = torch.Generator().manual_seed(0)
     total = sum(lengths)
-    windows, _ = Windows.of(torch.tensor(lengths))
+    windows, _ = PatchWindows.of(torch.tensor(lengths))
     edges = torch.tensor([0, lengths[0], total]).unique().int()
     parts = [torch.randn(1, 2, total, 8, generator=numbers) for _ in range(3)]
     more: Any = {"is_causal": False, "cu_seq_lens_q": edges, "max_length_q": total}
@@ -134,7 +134,7 @@ def test_attention_in_windows_breaks_no_graph_and_is_compiled_once(windowed: boo
     torch._dynamo.utils.counters.clear()
     for lengths in ([16, 16, 8, 4], [16, 16, 16, 8], [16, 8, 16, 4, 4, 16]):
         parts = [torch.empty(1, 2, sum(lengths), 16, device="meta", dtype=torch.bfloat16) for _ in range(3)]
-        windows, _ = Windows.of(torch.tensor(lengths))
+        windows, _ = PatchWindows.of(torch.tensor(lengths))
         windows.order, windows.places = windows.order.to("meta"), windows.places.to("meta")
         windows.starts = windows.starts.to("meta")
         edges = torch.zeros(2, dtype=torch.int32, device="meta")
