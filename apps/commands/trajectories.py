@@ -168,12 +168,14 @@ def _print_decided(done: "Decided", decision: str, dry_run: bool) -> None:
 
 
 def check_pictures(gif: Path | None, strip: Path | None, video: Path | None = None) -> None:
-    """Raises UsageError if the file of a strip is no .png, or the folder of a picture does not exist."""
+    """Raises UsageError if the file of a strip is no .png, the folder of a picture does not exist, or its file does."""
     if strip is not None and strip.suffix.lower() != ".png":
         raise UsageError(f"{strip.name} is no .png.", "Name the file, for example, strip.png.")
     for path in (gif, strip, video):
         if path is not None and not path.absolute().parent.is_dir():
             raise UsageError(f"{path}: there is no folder {path.parent}.", "Make it, or name another file.")
+        if path is not None and path.exists():
+            raise UsageError(f"{path} exists.", "Name a new file; nothing is overwritten.")
 
 
 def done_in_words(step: "RecordedStep") -> str:

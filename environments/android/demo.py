@@ -20,6 +20,7 @@ from environments.android.task import PhoneTask
 from environments.chromium.browser import Browser
 from environments.chromium.page import Page, PageKind
 from schemas.action import Click, Scroll, Type
+from schemas.failure import SandboxFailure
 
 PAGE = Path(__file__).with_name("phone.html")
 SERIAL = "demo"
@@ -121,7 +122,8 @@ class DemoPhone:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
         try:
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            # The client, which has no answer, reports a browser that has ended.
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, SandboxFailure):
                 while await self._answered(reader, writer):
                     await writer.drain()
                 await writer.drain()

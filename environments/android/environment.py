@@ -34,6 +34,10 @@ FIXES: Mapping[str, str] = {
 """Fixes by the state of a phone; the empty state is that of a phone that is not listed."""
 
 
+SERVER = "127.0.0.1:5037"
+"""Host and port on which adb's server listens by default."""
+
+
 class AndroidConfig(EnvironmentConfig):
     """Phones and emulators over adb, or demo phones (docs/phones.md)."""
 
@@ -44,7 +48,7 @@ class AndroidConfig(EnvironmentConfig):
     serials: tuple[str, ...] | Literal["auto"] = "auto"
     """Serials of the phones, each with one trajectory at a time; `auto`: all phones that `adb devices` lists as
     `device`."""
-    server: str = "127.0.0.1:5037"
+    server: str = SERVER
     """Host and port of the adb server, which is never started or ended."""
     demo_phones: Whole = 0
     """Number of demo phones, which need a headless browser instead of `serials` and an adb server."""
@@ -86,6 +90,8 @@ class AndroidConfig(EnvironmentConfig):
                 raise ValueError(f"snapshot: {real[0]} is no emulator: the serial of an emulator is emulator-PORT")
         if self.demo_phones and (self.serials != "auto" or self.snapshot):
             raise ValueError("demo_phones: a demo phone has neither serials nor a snapshot")
+        if self.demo_phones and self.server != SERVER:
+            raise ValueError("demo_phones: demo phones have an adb server of their own, so `server` has no effect")
         if self.demo_phones == 0 and self.browser:
             raise ValueError("browser: only demo phones need a browser")
         for name, task in self.tasks.items():

@@ -57,6 +57,9 @@ def test_a_mistake_is_named_and_nothing_is_written(place: Place, tmp_path: Path)
         assert run(place, *words).exit_code != 0
     assert run(place, "show", "nobody").exit_code != 0 and run(place, "--route", "nowhere").exit_code != 0
     assert not list(tmp_path.iterdir())
+    (tmp_path / "a.gif").write_bytes(b"mine")
+    assert run(place, "show", name, "--gif", str(tmp_path / "a.gif")).exit_code != 0
+    assert (tmp_path / "a.gif").read_bytes() == b"mine"
 
 
 def test_found_ids_go_from_one_command_to_others(place: Place, tmp_path: Path) -> None:

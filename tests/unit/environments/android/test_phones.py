@@ -305,6 +305,7 @@ def test_every_phone_has_one_trajectory_at_a_time() -> None:
         ({"serials": []}, "name every phone once"),
         ({"serials": ["R58"], "snapshot": "clean"}, "R58 is no emulator"),
         ({"demo_phones": 1, "serials": ["R58"]}, "a demo phone has neither serials nor a snapshot"),
+        ({"demo_phones": 1, "server": "localhost:9999"}, "demo phones have an adb server of their own"),
         ({"browser": "/bin/true"}, "only demo phones need a browser"),
         ({"server": "5037"}, "is not an address such as 127.0.0.1:5037"),
         ({"tasks": {"a": {"instruction": "Wait."}}}, "tasks.a: give `check`"),
