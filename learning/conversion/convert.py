@@ -11,6 +11,7 @@ from learning.conversion.dcp import check_sums, write_dcp
 from learning.conversion.families import family_of, network_of, to_hugging_face, to_megatron
 from learning.conversion.hugging_face import config_of, write_hugging_face
 from learning.conversion.megatron import write_megatron
+from learning.conversion.network import check_weights
 from learning.conversion.opening import open_checkpoint
 from learning.conversion.source import MASTER, WEIGHT, ForeignTensor, Source
 from learning.conversion.stored import StoredTensor, equal
@@ -65,8 +66,8 @@ def convert(
 
     Raises:
         UsageError: the format cannot be written, `to` exists, or an option is missing.
-        CheckpointError: the checkpoint is of an unknown trainer or damaged, or a tensor is missing, doubled or of
-            another shape.
+        CheckpointError: the checkpoint is of an unknown trainer or damaged, or a tensor is missing, doubled, of
+            another shape, or not of the network (`check_weights`).
     """
     _check_usage(to, form, shards, parent)
     source = open_checkpoint(path, step, prefix)
@@ -75,6 +76,9 @@ def convert(
     tensors, notes = _selected(source, form, family, config)
     if source.format == "flywheel":
         check_sums(source)
+    origin = parent or (source.place if source.format == "hf" else None)
+    if form == "hf" and origin is not None and (origin / "config.json").is_file():
+        notes += check_weights(tensors, origin, source.place)
     total = sum(tensor.nbytes for tensor in tensors.values())
     done = 0
 
@@ -85,7 +89,6 @@ def convert(
 
     with atomic_folder(to) as whole:
         if form == "hf":
-            origin = parent or (source.place if source.format == "hf" else None)
             if origin is not None:
                 shutil.copytree(origin, whole, ignore=shutil.ignore_patterns(*_WEIGHT_FILES))
             whole.mkdir(exist_ok=True)

@@ -32,6 +32,7 @@ _DTYPES = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
+_TIED = "tie_word_embeddings"
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
@@ -98,7 +99,8 @@ def config_of(path: Path) -> dict[str, Any]:
     """Reads a directory's `config.json`; empty if there is none. Raises DamagedError if it is no JSON object."""
     try:
         found = json.loads((path / "config.json").read_text())
-        return dict(found.get("text_config") or found)
+        tied = {name: found[name] for name in (_TIED,) if name in found}  # it is the whole network's, not its text's
+        return {**(found.get("text_config") or found), **tied}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError) as error:

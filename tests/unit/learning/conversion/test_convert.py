@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from common.atomic_folder import swept
 from learning.checkpoint import Checkpoints, open_store, verify
@@ -20,11 +20,12 @@ from learning.conversion import stored
 from learning.conversion.convert import convert
 from learning.conversion.opening import open_checkpoint
 from learning.conversion.source import WEIGHT
+from models.random_vlm import build_random
 from schemas.failure import CheckpointError, DamagedError, UsageError
 from storage import objects
 from tests.fixtures.sentences import Sentences
 from tests.system.parts.ranks import run
-from tests.unit.learning.conversion.networks import qwen, same, weights
+from tests.unit.learning.conversion.networks import SIZES, qwen, same, weights
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +224,71 @@ def test_tied_weights_are_written_once_and_must_be_equal(network: Path, tmp_path
     dcp.save(model, checkpoint_id=tmp_path / "other")
     with sentence.raises(CheckpointError, "lm_head.weight", hint="tie_word_embeddings"):
         convert(tmp_path / "other", tmp_path / "new", "hf", parent=network)
+
+
+@pytest.mark.parametrize("fault", ["missing", "renamed", "reshaped", "extra"])
+@pytest.mark.parametrize("form", ["hf", "dcp", "flywheel"])
+def test_weights_that_are_not_the_parents_network_are_refused_by_name(
+    form: str, fault: str, network: Path, tmp_path: Path, sentence: Sentences
+):
+    state, name = weights(network), "model.layers.1.mlp.up_proj.weight"
+    if fault == "extra":
+        state["model.extra.weight"] = torch.ones(3)
+    elif fault == "reshaped":
+        state[name] = state[name][:-1].clone()
+    else:
+        one = state.pop(name)
+        state |= {name.replace("up_proj", "w3"): one} if fault == "renamed" else {}
+    faulty = tmp_path / "faulty"
+    shutil.copytree(network, faulty)
+    save_file(state, faulty / "model.safetensors", metadata={"format": "pt"})
+    place = faulty if form == "hf" else tmp_path / form
+    if form != "hf":
+        convert(faulty, place, form)
+    with sentence.raises(CheckpointError, name if fault != "extra" else "model.extra.weight", hint="parent"):
+        convert(place, tmp_path / "new", "hf", parent=network)
+    assert not (tmp_path / "new").exists()
+    if form == "hf":
+        with sentence.raises(CheckpointError, "model."):
+            convert(place, tmp_path / "new", "hf")  # by the directory's own config
+
+
+def test_a_parent_of_a_network_unknown_to_transformers_is_compared_by_its_weights(
+    network: Path, tmp_path: Path, sentence: Sentences
+):
+    parent = tmp_path / "parent"
+    shutil.copytree(network, parent)
+    (parent / "config.json").write_text(json.dumps({"model_type": "unheard-of", "tie_word_embeddings": True}))
+    convert(network, tmp_path / "same", "hf", parent=parent)
+    state = weights(network)
+    del state["model.norm.weight"]
+    save_file(state, tmp_path / "same" / "model.safetensors", metadata={"format": "pt"})
+    with sentence.raises(CheckpointError, "model.norm.weight"):
+        convert(tmp_path / "same", tmp_path / "new", "hf", parent=parent)
+    assert any("not compared" in note for note in convert(tmp_path / "same", tmp_path / "new", "hf").notes)
+
+
+@pytest.mark.parametrize("stored", ["split", "fused"])
+def test_experts_are_compared_as_they_are_stored(stored: str, tmp_path: Path, sentence: Sentences):
+    sizes = {**SIZES, "moe_intermediate_size": 8, "num_experts": 4, "num_experts_per_tok": 2}
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes))
+    model.save_pretrained(tmp_path / "parent")
+    whole = model.state_dict() if stored == "fused" else weights(tmp_path / "parent")
+    dcp.save({f"model.{name}": one for name, one in whole.items()}, checkpoint_id=tmp_path / "whole")
+    convert(tmp_path / "whole", tmp_path / "hf", "hf", parent=tmp_path / "parent")
+    _, report = Qwen3MoeForCausalLM.from_pretrained(tmp_path / "hf", output_loading_info=True)
+    assert not any(report.values())
+    names = sorted(name for name in whole if "layers.1.mlp.experts" in name)
+    rest = {f"model.{name}": one for name, one in whole.items() if name != names[-1]}
+    dcp.save(rest, checkpoint_id=tmp_path / "rest")
+    with sentence.raises(CheckpointError, "layers.1.mlp.experts"):
+        convert(tmp_path / "rest", tmp_path / "new", "hf", parent=tmp_path / "parent")
+
+
+def test_the_whole_networks_config_decides_whether_the_embeddings_are_tied(tmp_path: Path):
+    build_random("qwen3_vl_moe", ["Click."] * 8, 0, tmp_path / "parent")
+    convert(tmp_path / "parent", tmp_path / "hf", "hf", parent=tmp_path / "parent")
+    assert same(weights(tmp_path / "hf"), weights(tmp_path / "parent"))
 
 
 def test_a_prefix_that_no_weight_has_is_refused(trained: Path, sentence: Sentences):
