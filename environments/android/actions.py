@@ -101,7 +101,8 @@ def _scroll(action: act.Scroll, width: int, height: int) -> str:
     low, high = EDGE_SHARE + (SCROLL_SHARE if back else 0.0), 1 - EDGE_SHARE - (0.0 if back else SCROLL_SHARE)
     start = min(max(y if upright else x, low), high)
     end = round(start - SCROLL_SHARE if back else start + SCROLL_SHARE, 6)
-    ends = ((x, start), (x, end)) if upright else ((start, y), (end, y))
+    across = min(max(x if upright else y, EDGE_SHARE), 1 - EDGE_SHARE)
+    ends = ((across, start), (across, end)) if upright else ((start, across), (end, across))
     return f"input swipe {_numbers(*(side for place in ends for side in pixel(*place, width, height)), SWIPE_MS)}"
 
 

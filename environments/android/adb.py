@@ -26,7 +26,11 @@ class AdbFailure(SandboxFailure):
 
 
 class AdbUnreachable(SandboxFailure):
-    """Raised if the server does not answer in time, or no server listens."""
+    """Raised if the server does not answer in time, no server listens, or another program listens on its port."""
+
+
+class _NotAdb(Exception):
+    """Raised if an answer is not of adb's protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,9 @@ class Adb:
         for left in reversed(range(tries)):
             try:
                 return call()
+            except _NotAdb as error:
+                problem = f"{self.host}:{self.port} is no adb server: it answered {error}"
+                raise AdbUnreachable(f"{problem}; name adb's own address, usually 127.0.0.1:5037") from error
             except (OSError, EOFError) as error:
                 if not left:
                     why = str(error) or type(error).__name__
@@ -87,7 +94,7 @@ class Adb:
     def _text(self, request: str) -> str:
         with self._connected() as stream:
             _ask(stream, request)
-            return _exactly(stream, int(_exactly(stream, 4), 16)).decode()
+            return _counted(stream)
 
     def _stream(self, serial: str, service: str) -> bytes:
         with self._connected() as stream:
@@ -105,9 +112,20 @@ class Adb:
 def _ask(stream: socket.socket, request: str) -> None:
     sent = request.encode()
     stream.sendall(b"%04x" % len(sent) + sent)
-    if _exactly(stream, 4) != b"OKAY":
-        reason = _exactly(stream, int(_exactly(stream, 4), 16)).decode(errors="replace")
+    if (status := _exactly(stream, 4)) not in (b"OKAY", b"FAIL"):
+        raise _NotAdb(repr(status))
+    if status == b"FAIL":
+        reason = _counted(stream)
         raise AdbFailure(f"adb refused {request.partition(':')[0]}:{request.partition(':')[2][:80]}: {reason}")
+
+
+def _counted(stream: socket.socket) -> str:
+    """Reads a text after its length."""
+    length = _exactly(stream, 4)
+    try:
+        return _exactly(stream, int(length, 16)).decode(errors="replace")
+    except ValueError as error:
+        raise _NotAdb(repr(length)) from error
 
 
 def _exactly(stream: socket.socket, count: int) -> bytes:

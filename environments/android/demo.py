@@ -233,6 +233,8 @@ class DemoPhone:
             await self._js(f"{_BUTTONS[code]}()")
         elif code in ("66", "KEYCODE_ENTER"):
             await self._insert("\n")
+        elif code in ("61", "KEYCODE_TAB"):
+            await self._insert("\t")  # as Android's text fields of several lines do
 
     async def _am(self, given: Sequence[str]) -> Reply:
         verb, *values = given

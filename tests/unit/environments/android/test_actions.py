@@ -40,6 +40,12 @@ def test_a_scroll_near_an_edge_still_moves_the_whole_way() -> None:
     assert line(act.Scroll(x=0.5, y=1.0, direction="up")) == "input swipe 500 1000 500 1800 500"
 
 
+def test_a_scroll_keeps_off_the_edges_where_the_systems_gestures_begin() -> None:
+    assert line(act.Scroll(x=0.5, y=0.98, direction="right")) == "input swipe 500 1800 100 1800 500"
+    assert line(act.Scroll(x=0.5, y=0.01, direction="left")) == "input swipe 500 200 900 200 500"
+    assert line(act.Scroll(x=0.99, y=0.5, direction="down")) == "input swipe 900 1000 900 200 500"
+
+
 def test_touches_and_buttons() -> None:
     assert line(act.Click(x=1.0, y=0.25)) == "input tap 999 500"
     assert line(act.LeftDouble(x=0.5, y=0.5)) == "input tap 500 1000; input tap 500 1000"

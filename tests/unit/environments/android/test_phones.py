@@ -289,6 +289,16 @@ def test_a_server_that_does_not_answer_is_named_and_a_silent_one_is_given_up_in_
         Adb(port=silent, limit_s=0.05).shell("R58", "true")
 
 
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"OKAYzzzz", b"FAILzzzz"])
+def test_a_port_of_another_program_is_named_with_the_fix(answer: bytes) -> None:
+    with answering(answer) as port:
+        message = f"127.0.0.1:{port} is no adb server: it answered .* name adb's own address, usually 127.0.0.1:5037"
+        with pytest.raises(AdbUnreachable, match=message):
+            Adb(port=port).devices()
+    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port, pytest.raises(AdbUnreachable, match="no adb server"):
+        Adb(port=port).shell("R58", "true")
+
+
 def test_every_phone_has_one_trajectory_at_a_time() -> None:
     listed = b"R58\tdevice\nemulator-5554\tdevice\nR59\toffline\n"
     with answering(b"OKAY%04x" % len(listed) + listed) as port:
