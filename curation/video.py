@@ -6,6 +6,7 @@ A file is decoded from its beginning to its end, and only one frame is in memory
 the file, counted from its first frame.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ USUAL_RATE = 25.0
 """Frames per second of a file that states no rate."""
 LEAST_RATE = 10.0
 """Minimum of `VideoFacts.rate`: recorders that write a frame only where the screen changes have a low average."""
+SHORT_S = 0.5
+"""Seconds by which a file's frames may end before the duration in its headers."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom as fractions of the screen."""
@@ -135,7 +138,7 @@ def facts_of(path: Path) -> VideoFacts:
     """Return the properties of a file, from its headers and the times of its packets, without decoding it.
 
     Raises:
-        VideoRefused: as `frames_of`.
+        VideoRefused: as `frames_of`, or the frames end before the duration in the headers, as in half a copy.
         FlywheelError: the extra `video` is not installed.
     """
     with _opened(path) as (container, stream):
@@ -149,8 +152,25 @@ def facts_of(path: Path) -> VideoFacts:
             begins, end, count = at if begins is None else min(begins, at), max(end, at + long), count + 1
         if begins is None:
             raise VideoRefused(EMPTY)
-        seconds, shown = end - begins, stream.codec_context
+        seconds, shown, stated = end - begins, stream.codec_context, _stated_s(container, stream)
+        if stated > max(end, seconds) + SHORT_S:
+            problem = (
+                f"the video breaks off: its headers state {stated:.1f} s, and its {count} frames end at {end:.1f} s"
+            )
+            raise VideoRefused(f"{problem}: copy the file again, or rewrite it with `ffmpeg -i OLD -c copy NEW`")
         return VideoFacts(shown.width, shown.height, max(LEAST_RATE, count / seconds), seconds)
+
+
+def _stated_s(container: Any, stream: Any) -> float:
+    """Returns the duration of a video stream in its file's headers, in seconds; 0 if they state none.
+
+    Sound may be longer than the screen's last frame, so the duration of a file with sound does not count.
+    """
+    if stream.duration is not None:
+        return float(stream.duration * stream.time_base)
+    if tag := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", "")):  # of WebM and MKV
+        return 3600.0 * int(tag[1]) + 60.0 * int(tag[2]) + float(tag[3])
+    return container.duration / 1e6 if container.duration and len(container.streams) == 1 else 0.0
 
 
 def last_before(shots: Iterable[Shot], times: Sequence[float]) -> Iterator[Shot]:

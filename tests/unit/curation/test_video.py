@@ -2,8 +2,10 @@
 
 import sys
 import wave
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from curation.video import VideoRefused, changed_box, facts_of, frames_of, kept, last_before, write_video
@@ -70,6 +72,28 @@ def test_a_video_without_frames_is_refused(tmp_path: Path) -> None:
     for read in (facts_of, lambda file: list(frames_of(file))):
         with pytest.raises(VideoRefused, match="a video without frames: record it again"):
             read(tmp_path / "a.mkv")
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".webm", ".mkv"])
+def test_half_a_file_is_refused_with_its_durations(suffix: str, tmp_path: Path) -> None:
+    import av
+
+    whole, half = tmp_path / f"whole{suffix}", tmp_path / f"half{suffix}"
+    fast = {"movflags": "faststart"} if suffix == ".mp4" else {}  # headers first, so that half a file has them
+    noise = np.random.default_rng(0)
+    with av.open(str(whole), "w", options=fast) as container:
+        stream = container.add_stream("libvpx" if suffix == ".webm" else "libx264", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(40):
+            frame = av.VideoFrame.from_ndarray(noise.integers(0, 255, (48, 64, 3), np.uint8), "rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, 10)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    assert facts_of(whole).seconds == pytest.approx(4.0, abs=0.11)
+    content = whole.read_bytes()
+    half.write_bytes(content[: len(content) // 2])
+    with pytest.raises(VideoRefused, match=r"state (4\.0|3\.9) s, and its \d+ frames end at [12]\.\d s"):
+        facts_of(half)
 
 
 def test_a_file_with_sound_alone_is_refused(tmp_path: Path) -> None:
