@@ -13,14 +13,15 @@ import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from common.process import own_folder
 from common.text import some_of
 from environments.hybrid.bubblewrap import SandboxLimits
-from environments.hybrid.repair.faults import import_roots, store, stored_at, verified_twins
-from environments.hybrid.repair.judge import Check, remaining_faults
+from environments.hybrid.repair.faults import VERSION, import_roots, store, stored_at, verified_twins
+from environments.hybrid.repair.judge import Check, remaining_faults, repaired
 from environments.hybrid.repair.runner import NoResult, Settings
 from environments.hybrid.repair.sources import MAX_FILE, Repository, at, of_files, protected
 from environments.hybrid.repair.suites import Suite, results
@@ -232,6 +233,13 @@ class Issue:
     """Files at the base commit; its `tests` are the files that the test patch changes."""
     golden: Mapping[str, bytes]
     """Files of the right patch, without tests; empty if it is unknown."""
+    dropped: tuple[str, ...] = ()
+    """Paths that the right patch changes, and that are never taken from a policy."""
+
+    def check(self, twins: Mapping[str, tuple[str, tuple[str, ...]]]) -> Check:
+        """Returns the hidden tests with these twins."""
+        suite = Suite(self.repository.tests, self.bundle.failing, self.bundle.passing, twins)
+        return Check(self.repository, suite=suite, added=frozenset(self.golden.keys() - self.repository.files.keys()))
 
 
 def issue_of(bundle: Bundle, repositories: str, key: str) -> Issue:
@@ -246,11 +254,16 @@ def issue_of(bundle: Bundle, repositories: str, key: str) -> Issue:
     changed = {path: content for path, content in tested.items() if base.get(path) != content}
     found = of_files(base, bundle.instance_id, name, key)
     whole = replace(found, files=base, tests=changed)
-    golden = dict[str, bytes]()
+    golden, dropped = dict[str, bytes](), tuple[str, ...]()
     if bundle.patch:
         right = patched(base, bundle.patch, f"{name}: patch", key)
         golden = {path: content for path, content in right.items() if not protected(path)}
-    return Issue(bundle, whole, golden)
+        dropped = tuple(path for path in sorted({*base, *right}) if _is_dropped(path, base, right))
+    return Issue(bundle, whole, golden, dropped)
+
+
+def _is_dropped(path: str, base: Mapping[str, bytes], right: Mapping[str, bytes]) -> bool:
+    return right.get(path) != base.get(path) and (protected(path) or len(right.get(path, b"")) > MAX_FILE)
 
 
 async def verified(issue: Issue, limits: SandboxLimits, settings: Settings, key: str) -> RepairInstance:
@@ -262,15 +275,20 @@ async def verified(issue: Issue, limits: SandboxLimits, settings: Settings, key:
         SandboxFailure: no sandbox starts.
     """
     bundle, repository = issue.bundle, issue.repository
-    suite = Suite(repository.tests, bundle.failing, bundle.passing)
+    suite = issue.check({}).suite
     path = stored_at(
-        bundle.instance_id, repository.digest, str(sorted(issue.golden.items())), str(suite), str(settings)
+        bundle.instance_id,
+        str(VERSION),
+        repository.digest,
+        str(sorted(issue.golden.items())),
+        str(suite),
+        str(settings),
     )
     if not path.is_file():
-        store(path, {"twins": await _examined(issue, suite, limits, settings, key)})
+        store(path, {"twins": await _examined(issue, limits, settings, key)})
     twins = {name: (source, tuple(names)) for name, (source, names) in json.loads(path.read_text())["twins"].items()}
-    check = Check(repository, suite=replace(suite, twins=twins))
-    return RepairInstance((bundle.problem_statement,), HybridGoal(), moves_of(issue), repository.files, check=check)
+    moves = moves_of(issue)
+    return RepairInstance((bundle.problem_statement,), HybridGoal(), moves, repository.files, check=issue.check(twins))
 
 
 def moves_of(issue: Issue) -> tuple[Move, ...]:
@@ -278,15 +296,16 @@ def moves_of(issue: Issue) -> tuple[Move, ...]:
     base, moves = issue.repository.files, list[Move]()
     for path, content in issue.golden.items():
         if base.get(path) != content:
-            moves += script(path, base.get(path, b""), content)[:-1]
+            moves += script(path, base.get(path), content)[:-1]
     gone = [path for path in base if issue.golden and path not in issue.golden and not protected(path)]
-    moves += [Terminal(command=shlex.join(("rm", path))) for path in gone]
+    moves += [Terminal(command=shlex.join(("rm", *(("--",) if path.startswith("-") else ()), path))) for path in gone]
     return (*moves, DONE)
 
 
 async def _examined(
-    issue: Issue, suite: Suite, limits: SandboxLimits, settings: Settings, key: str
+    issue: Issue, limits: SandboxLimits, settings: Settings, key: str
 ) -> dict[str, tuple[str, tuple[str, ...]]]:
+    suite = issue.check({}).suite
     name, repository = f"{issue.bundle.where}: {issue.bundle.instance_id}", issue.repository
     request = {"kind": "run", "roots": import_roots(repository), "files": list(suite.files)}
     files = {**repository.files, **repository.tests}
@@ -316,11 +335,17 @@ async def _examined(
         )
     if not issue.golden:
         return {}
-    right = {**repository.files, **issue.golden}
-    right = {path: content for path, content in right.items() if path in issue.golden or protected(path)}
+    right = repaired(issue.check({}), issue.golden, partial(_small, issue.golden))
     names = (*suite.failing, *suite.passing)
     twins = await verified_twins(files, names, {**right, **repository.tests}, request, settings)
-    check = Check(repository, suite=replace(suite, twins=twins))
-    if reason := await remaining_faults(check, right, limits, settings):
-        raise UsageError(f"`{key}`: {name}: with its patch, {reason}.", "Correct the patch or the lists of tests.")
+    if reason := await remaining_faults(issue.check(twins), right, limits, settings):
+        left = f" The judge never takes {some_of(issue.dropped)} from a policy." if issue.dropped else ""
+        hint = "Move these changes to test_patch." if issue.dropped else "Correct the patch or the lists of tests."
+        raise UsageError(f"`{key}`: {name}: with its patch, {reason}.{left}", hint)
     return twins
+
+
+def _small(files: Mapping[str, bytes], path: str) -> bytes | None:
+    """Returns the contents of a file, as the judge reads them from a policy; None if they are missing or too large."""
+    content = files.get(path)
+    return content if content is not None and len(content) <= MAX_FILE else None

@@ -24,7 +24,7 @@ from environments.hybrid.repair.bundles import Bundle, issue_of, place_of, read_
 from environments.hybrid.repair.faults import Prepared, prepared, runs_tests
 from environments.hybrid.repair.judge import remaining_faults, repaired
 from environments.hybrid.repair.runner import Settings
-from environments.hybrid.repair.sources import MAX_FILES, Repository, at, installed
+from environments.hybrid.repair.sources import MAX_FILE, MAX_FILES, Repository, at, installed
 from environments.hybrid.repair.suites import libraries
 from environments.hybrid.repair.tasks import RepairInstance, of_fault
 from environments.hybrid.sandbox import HybridSandbox
@@ -104,7 +104,13 @@ class RepairSandbox(HybridSandbox):
         check, config = self.instance.check, self._environment.repairs
         assert check is not None
         self._terminal.bubblewrap.signal(signal.SIGKILL)
-        files = repaired(self.workspace.files, check.repository.files)
+        work = self.workspace.files
+
+        def read(path: str) -> bytes | None:
+            seen = work.seen(path, MAX_FILE)
+            return seen.content if seen is not None else None
+
+        files = repaired(check, work.paths(2 * MAX_FILES) or (), read)
         return await remaining_faults(check, files, config.limits, self._environment.settings(check.repository))
 
     async def _made(self, task: GuiTask, seed: int) -> tuple[str, RepairInstance]:

@@ -26,7 +26,7 @@ from environments.hybrid.repair.suites import NEEDED, files_of, results, twin
 from schemas.failure import UsageError
 from schemas.tables.trajectory import SeedSplit
 
-VERSION = 1
+VERSION = 2
 """Version of the search for faults; another version makes new ones."""
 PREPARE_S = 240.0
 PREPARE_LIMITS = SandboxLimits(memory_mib=1024, disk_mib=128, files=8000, processes=64, cpu_s=600, open_files=128)

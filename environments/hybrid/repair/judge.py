@@ -5,14 +5,14 @@ original ones. The host reads the source files once, before the tests start, so 
 cannot change them. Recorded calls need no trust in the code: the sandbox has the calls, and the host has the answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from environments.hybrid.bubblewrap import SandboxLimits
-from environments.hybrid.files import Files
 from environments.hybrid.repair.faults import Case, import_roots, request_of
 from environments.hybrid.repair.runner import NoResult, Settings, opened
-from environments.hybrid.repair.sources import MAX_FILE, MAX_FILES, Repository, is_test, protected
+from environments.hybrid.repair.sources import Repository, is_test, protected
 from environments.hybrid.repair.suites import Suite, failures
 
 
@@ -30,31 +30,39 @@ class Check:
     """Numbers of the cases that the fault is known to change."""
     suite: Suite = field(default_factory=Suite)
     """The repository's own tests."""
+    added: frozenset[str] = frozenset()
+    """Paths of the files that the right patch creates."""
 
 
-def repaired(files: Files, given: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Reads the policy's source files, and returns the repository to judge.
+def repaired(check: Check, paths: Iterable[str], read: Callable[[str], bytes | None]) -> dict[str, bytes]:
+    """Takes the source files of a repair, and returns the repository to judge.
 
-    A source file that is missing, a link or too large is left out. A new file is taken if it is a module in a folder of
-    an original package.
+    A source file without contents is left out. A new file is taken if it is a module below an original package, or if
+    the right patch creates a file at its path.
 
     Args:
-        files: the policy's folder `/work`.
-        given: the original files by path.
+        check: the tests, with the original files.
+        paths: the paths of all files of the repair.
+        read: returns the contents of a file; None if it is missing, a link or too large.
     """
+    given = check.repository.files
     kept = dict(given)
     packages = {path.rpartition("/")[0] for path in given if path.endswith("/__init__.py") and not is_test(path)}
-    new = (path for path in files.paths(2 * MAX_FILES) or () if path.endswith(".py") and path not in given)
-    taken = [path for path in new if path.rpartition("/")[0] in packages]
-    for path in [*given, *taken]:
+    modules = {path for path in paths if path.endswith(".py") and _folders(path) & packages}
+    for path in sorted(given.keys() | modules | check.added):
         if protected(path):
             continue
-        seen = files.seen(path, MAX_FILE)
-        if seen is not None and seen.content is not None:
-            kept[path] = seen.content
+        content = read(path)
+        if content is not None:
+            kept[path] = content
         else:
             kept.pop(path, None)
     return kept
+
+
+def _folders(path: str) -> set[str]:
+    """Returns the folders above a file."""
+    return {str(above) for above in PurePosixPath(path).parents}
 
 
 async def remaining_faults(check: Check, files: Mapping[str, bytes], limits: SandboxLimits, settings: Settings) -> str:

@@ -93,19 +93,36 @@ def _of_tests(repository: Repository, prepared: Prepared, fault: Fault, chance: 
     return RepairInstance((instruction,), HybridGoal(), moves, given, check=check)
 
 
-def script(path: str, old: bytes, new: bytes) -> tuple[Move, ...]:
-    """Returns the moves that replace a file's text: in the editor, or by a command if the file is large."""
-    if len(new) <= MAX_WRITTEN or not old:
-        return ReadFile(path=path), WriteFile(path=path, content=new.decode()), DONE
+def script(path: str, old: bytes | None, new: bytes) -> tuple[Move, ...]:
+    """Returns the moves that write a file: in the editor, or by a command if the file is large or not text.
+
+    Args:
+        path: the file.
+        old: its contents; None if the file is new.
+        new: the wanted contents.
+    """
+    if (len(new) <= MAX_WRITTEN or not old) and _is_text(new):
+        opened = (ReadFile(path=path),) if old is not None and _is_text(old) else ()
+        return *opened, WriteFile(path=path, content=new.decode()), DONE
+    make = "place.parent.mkdir(parents=True, exist_ok=True)\nplace.touch()\n" if old is None else ""
+    old = old or b""
     begin = _common(old, new)
     same = _common(old[begin:][::-1], new[begin:][::-1])
     end = len(old) - same
     text = new[begin : len(new) - same]
     command = (
-        f"python3 - <<'END'\nfrom pathlib import Path\nplace = Path({path!r})\nsource = place.read_bytes()\n"
+        f"python3 - <<'END'\nfrom pathlib import Path\nplace = Path({path!r})\n{make}source = place.read_bytes()\n"
         f"place.write_bytes(source[:{begin}] + {text!r} + source[{end}:])\nEND"
     )
     return Terminal(command=command), DONE
+
+
+def _is_text(content: bytes) -> bool:
+    """Checks whether an editor can write these contents."""
+    try:
+        return "\0" not in content.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def _common(one: bytes, other: bytes) -> int:

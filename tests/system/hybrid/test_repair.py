@@ -27,7 +27,7 @@ from schemas.failure import UsageError
 from schemas.observation import Outcome
 from schemas.tables.trajectory import SPLIT_STARTS
 from tests.fixtures.cheats import cheats
-from tests.fixtures.lamps import LAMPS, issue, written
+from tests.fixtures.lamps import LAMPS, instance, issue, written
 from tests.fixtures.sentences import Sentences
 from tests.system.hybrid.isolation import NEEDS_A_JAIL
 
@@ -347,3 +347,57 @@ def test_a_bundle_whose_tests_are_not_as_it_says_is_refused(
             examined(environment)
     else:
         assert examined(environment), "the right patch may be unknown"
+
+
+TEST_AREA = "from lib.core import area\n\n\ndef test_area():\n    assert area(3, 4) == 12\n"
+CORE = "def area(w, h):\n    return w + h\n"
+AREA = {"lib/__init__.py": "", "lib/core.py": CORE, "tests/test_core.py": ""}
+"""A repository whose area is wrong."""
+FLAT = "def area(w, h):\n    return w * h\n"
+READS = 'import json\nfrom pathlib import Path\nOP = json.loads((Path(__file__).parent / "op.json").read_text())\n'
+REPAIRS: dict[str, dict[str, str | bytes | None]] = {
+    "subpackage": {
+        "lib/core.py": "from lib.geo.flat import area\n", "lib/geo/__init__.py": "", "lib/geo/flat.py": FLAT,
+    },
+    "module": {"lib/core.py": "from geo import area\n", "geo.py": FLAT},
+    "data": {"lib/core.py": f"{READS}def area(w, h):\n    return w * h if OP else 0\n", "lib/op.json": "[1]"},
+    "binary": {"lib/core.py": FLAT, "lib/logo.png": b"\x89PNG\x00\xff"},
+    "renamed": {"lib/core.py": None, "lib/flat.py": FLAT},
+}  # fmt: skip
+
+
+def played(folder: Path, given: dict[str, Any], *actions: Action) -> Outcome:
+    """Plays actions, or the script if there are none, in the task of a bundle."""
+    ((runner, _, _),) = SHARED
+    (folder / "one.jsonl").write_text(json.dumps(given))
+    environment = refused(bundles=str(folder / "one.jsonl"), repositories=str(folder), browsers=1, pages=1)
+
+    async def inside() -> Outcome:
+        task = environment.task(f"repair-{given['instance_id']}")
+        async with SandboxPool([environment]) as pool, pool.lease(task, 1) as sandbox:
+            assert isinstance(sandbox, RepairSandbox)
+            if not actions:
+                assert (await sandbox.verify(REWARD)).reward == 0.0
+                return await solve(sandbox, REWARD)
+            for action in actions:
+                assert await sandbox.perform(action) is None
+            return await sandbox.verify(REWARD)
+
+    return runner.run(inside())
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_the_right_patch_scores_1_with_new_files(tmp_path: Path, name: str) -> None:
+    tests = {"tests/test_core.py": TEST_AREA.replace("lib.core", "lib.flat") if name == "renamed" else TEST_AREA}
+    given = instance(tmp_path, name, AREA, REPAIRS[name], tests, ["tests/test_core.py::test_area"], [])
+    assert played(tmp_path, given) == Outcome(done=True, reward=1.0)
+
+
+def test_a_patch_that_changes_a_protected_file_is_refused_with_the_file(tmp_path: Path, sentence: Sentences) -> None:
+    right = {"lib/core.py": "from lib.testing.flat import area\n", "lib/testing/flat.py": FLAT}
+    given = instance(
+        tmp_path, "testing", AREA, right, {"tests/test_core.py": TEST_AREA}, ["tests/test_core.py::test_area"], []
+    )
+    (tmp_path / "one.jsonl").write_text(json.dumps(given))
+    with sentence.raises(UsageError, "environments.repair.bundles", "with its patch", "lib/testing/flat.py"):
+        examined(refused(bundles=str(tmp_path / "one.jsonl"), repositories=str(tmp_path)))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from environments.hybrid.repair.bundles import files_at, issue_of, moves_of, patched, place_of, read_bundles
 from environments.hybrid.repair.environment import RepairConfig, RepairEnvironment
-from schemas.action import Terminal, WriteFile
+from environments.hybrid.repair.judge import repaired
+from schemas.action import Finished, ReadFile, Terminal, WriteFile
 from schemas.failure import UsageError
-from tests.fixtures.lamps import LAMPS, git, issue, written
+from tests.fixtures.lamps import LAMPS, git, instance, issue, written
 from tests.fixtures.sentences import Sentences
 
 KEY = "environments.repair.bundles"
@@ -54,6 +56,43 @@ def test_a_removed_file_of_the_patch_is_removed(tmp_path: Path) -> None:
     given["patch"] = git(place, "diff", "--cached") + "\n"
     (bundle,) = read_bundles(stored(tmp_path, given), KEY).values()
     assert Terminal(command="rm lamps/switches.py") in moves_of(issue_of(bundle, str(tmp_path), KEY))
+
+
+NEW = {
+    "lamps/power.py": "import tariff\n",
+    "tariff.py": "",
+    "lamps/rates.json": "{}",
+    "lamps/logo.png": b"\x89PNG\x00\xff",
+}
+
+
+def test_the_script_writes_new_files_without_reading_them(tmp_path: Path) -> None:
+    given = instance(tmp_path, "lamps", LAMPS, NEW, {"tests/test_new.py": ""}, ["tests/test_new.py::test_a"], [])
+    (bundle,) = read_bundles(stored(tmp_path, given), KEY).values()
+    found = issue_of(bundle, str(tmp_path), KEY)
+    logo, *moves = moves_of(found)
+    assert moves == [
+        ReadFile(path="lamps/power.py"), WriteFile(path="lamps/power.py", content="import tariff\n"),
+        WriteFile(path="lamps/rates.json", content="{}"), WriteFile(path="tariff.py", content=""), Finished(content=""),
+    ]  # fmt: skip
+    assert isinstance(logo, Terminal)
+    subprocess.run(["sh", "-c", logo.command], cwd=tmp_path, check=True)
+    assert (tmp_path / "lamps/logo.png").read_bytes() == NEW["lamps/logo.png"]
+
+
+def test_new_files_of_a_repair_are_modules_of_a_package_or_files_of_the_right_patch(tmp_path: Path) -> None:
+    given = instance(tmp_path, "lamps", LAMPS, NEW, {"tests/test_new.py": ""}, ["tests/test_new.py::test_a"], [])
+    (bundle,) = read_bundles(stored(tmp_path, given), KEY).values()
+    check = issue_of(bundle, str(tmp_path), KEY).check({})
+    assert check.added == {"tariff.py", "lamps/rates.json", "lamps/logo.png"}
+    others = ("lamps/deep/er/rate.py", "lamps/other.json", "other.py", "conftest.py", "lamps/deep/conftest.py")
+    files = {**check.repository.files, **dict.fromkeys((*NEW, *others), b"new")}
+    assert repaired(check, files, files.get) == {
+        **check.repository.files, **dict.fromkeys((*NEW, "lamps/deep/er/rate.py"), b"new"),
+    }  # fmt: skip
+    kept = {path: content for path, content in files.items() if path not in {"lamps/switches.py", "pyproject.toml"}}
+    assert "lamps/switches.py" not in repaired(check, kept, kept.get), "a removed source file is removed"
+    assert "pyproject.toml" in repaired(check, kept, kept.get), "settings stay"
 
 
 def test_a_repository_is_a_clone_a_git_bundle_or_a_folder(tmp_path: Path) -> None:
