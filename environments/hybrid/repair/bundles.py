@@ -24,7 +24,7 @@ from environments.hybrid.repair.faults import VERSION, import_roots, store, stor
 from environments.hybrid.repair.judge import Check, remaining_faults, repaired
 from environments.hybrid.repair.runner import NoResult, Settings
 from environments.hybrid.repair.sources import MAX_FILE, Repository, at, of_files, protected
-from environments.hybrid.repair.suites import Suite, results
+from environments.hybrid.repair.suites import Suite, results, successful
 from environments.hybrid.repair.tasks import DONE, RepairInstance, script
 from environments.hybrid.tasks.task import HybridGoal, Move
 from schemas.action import Terminal
@@ -322,13 +322,14 @@ async def _examined(
             "Set `libraries` to the folder of pytest and the repository's dependencies.",
         ) from error
     reports, messages = ran["reports"], ran["messages"]
-    if broken := [one for one in suite.passing if reports.get(one) != "passed"]:
+    succeed = set(successful((*suite.failing, *suite.passing), reports, files))
+    if broken := [one for one in suite.passing if one not in succeed]:
         reason = messages.get(broken[0]) or messages.get(broken[0].partition("::")[0]) or "it is not reported"
         raise UsageError(
             f"`{key}`: {name}: tests of PASS_TO_PASS fail at the base commit: {some_of(broken)} ({reason}).",
             "Set `libraries` to the folder of its dependencies, or take these tests out.",
         )
-    if done := [one for one in suite.failing if reports.get(one) == "passed"]:
+    if done := [one for one in suite.failing if one in succeed]:
         raise UsageError(
             f"`{key}`: {name}: tests of FAIL_TO_PASS pass at the base commit: {some_of(done)}.",
             "Check base_commit, or take these tests out.",

@@ -64,6 +64,24 @@ class Suite:
         return files_of((*self.failing, *self.passing))
 
 
+def successful(names: Sequence[str], reports: Mapping[str, str], files: Mapping[str, bytes]) -> list[str]:
+    """Returns the tests that succeed: SWE-bench accepts `PASSED` and `XFAIL`.
+
+    Code under test can also call `pytest.xfail`, so `xfailed` is a success only if the test file has this word.
+
+    Args:
+        names: ids of tests.
+        reports: outcomes by id.
+        files: the repository with its tests, by path.
+    """
+    marked = {path for path in files_of(names) if b"xfail" in files.get(path, b"")}
+    return [
+        name
+        for name in names
+        if (outcome := reports.get(name)) == "passed" or (outcome == "xfailed" and name.partition("::")[0] in marked)
+    ]
+
+
 def files_of(tests: Iterable[str]) -> tuple[str, ...]:
     """Returns the paths of the files of tests, from their ids."""
     return tuple(dict.fromkeys(one.partition("::")[0] for one in tests))
@@ -213,8 +231,9 @@ async def failures(
     found = dict[str, str]((await results(run, request, limits, settings.tests_s, settings))["reports"])
     parted = ((name.partition("::"), outcome) for name, outcome in found.items())
     reports = {f"{paths[copy]}::{test}": outcome for (copy, _, test), outcome in parted if copy in paths}
-    left = [one for one in suite.failing if reports.get(one) != "passed"]
-    broken = [one for one in suite.passing if reports.get(one) != "passed"]
+    succeed = set(successful((*suite.failing, *suite.passing), reports, run))
+    left = [one for one in suite.failing if one not in succeed]
+    broken = [one for one in suite.passing if one not in succeed]
     if not left and not broken and not all(_matches(found, name, outcome) for name, outcome in expected.items()):
         return "tests that must fail pass: the code under test changes the results"
     parts = (

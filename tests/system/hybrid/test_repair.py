@@ -401,3 +401,18 @@ def test_a_patch_that_changes_a_protected_file_is_refused_with_the_file(tmp_path
     (tmp_path / "one.jsonl").write_text(json.dumps(given))
     with sentence.raises(UsageError, "environments.repair.bundles", "with its patch", "lib/testing/flat.py"):
         examined(refused(bundles=str(tmp_path / "one.jsonl"), repositories=str(tmp_path)))
+
+
+XFAIL = "\n\n@pytest.mark.xfail\ndef test_known():\n    assert area(1, 1) == 7\n"
+
+
+def test_an_expected_failure_counts_as_passed_only_where_a_test_marks_it(tmp_path: Path) -> None:
+    names = ["tests/test_core.py::test_known", "tests/test_core.py::test_area"]
+    marked = instance(
+        tmp_path, "marked", AREA, {"lib/core.py": FLAT}, {"tests/test_core.py": f"import pytest\n{TEST_AREA}{XFAIL}"},
+        names[1:], names[:1],
+    )  # fmt: skip
+    assert played(tmp_path, marked) == Outcome(done=True, reward=1.0)
+    plain = instance(tmp_path, "calls", AREA, {"lib/core.py": FLAT}, {"tests/test_core.py": TEST_AREA}, names[1:], [])
+    cheat = "import pytest\n\n\ndef area(w, h):\n    pytest.xfail()\n"
+    assert played(tmp_path, plain, WriteFile(path="lib/core.py", content=cheat)).reward == 0.0

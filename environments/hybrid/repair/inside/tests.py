@@ -21,7 +21,10 @@ MAX_MESSAGE = 200
 
 
 class OutcomePlugin:
-    """Collects the outcome of each test: `passed` only if its setup, its call and its teardown passed."""
+    """Collects the outcome of each test.
+
+    `passed` only if its setup, its call and its teardown passed; `xfailed` if it failed as its mark expects.
+    """
 
     def __init__(self) -> None:
         self.reports: dict[str, str] = {}
@@ -32,7 +35,8 @@ class OutcomePlugin:
         if report.when == "call" and report.outcome == "passed":
             self.reports.setdefault(report.nodeid, "passed")
         elif report.outcome != "passed":
-            self.reports[report.nodeid] = report.outcome
+            expected = report.outcome == "skipped" and hasattr(report, "wasxfail")
+            self.reports[report.nodeid] = "xfailed" if expected else report.outcome
             crash = getattr(report.longrepr, "reprcrash", None)
             self.messages.setdefault(report.nodeid, str(getattr(crash, "message", "")).partition("\n")[0][:MAX_MESSAGE])
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from environments.hybrid.repair.suites import OTHER, files_of, libraries, twin
+from environments.hybrid.repair.suites import OTHER, files_of, libraries, successful, twin
 
 SOURCE = b"""import unittest
 
@@ -32,6 +32,12 @@ def test_a_twin_has_another_right_answer_in_the_named_tests() -> None:
     assert text.count(OTHER) == 3 and "total([1]) == 1" in text
     assert f"assert total([]) == (\n        {OTHER}\n    )" in text
     assert twin(b"def broken(:", ["test_one"]) == ("", ())
+
+
+def test_an_expected_failure_is_a_success_only_if_the_test_file_marks_one() -> None:
+    reports = {"a.py::test_a": "xfailed", "b.py::test_b": "xfailed", "b.py::test_c": "passed", "a.py::test_d": "failed"}
+    files = {"a.py": b"@pytest.mark.xfail\ndef test_a(): ...", "b.py": b"def test_b(): ..."}
+    assert successful([*reports, "a.py::test_e"], reports, files) == ["a.py::test_a", "b.py::test_c"]
 
 
 def test_files_of_tests_are_listed_once() -> None:
