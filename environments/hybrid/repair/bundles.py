@@ -24,7 +24,7 @@ from environments.hybrid.repair.faults import VERSION, import_roots, store, stor
 from environments.hybrid.repair.judge import Check, remaining_faults, repaired
 from environments.hybrid.repair.runner import NoResult, Settings
 from environments.hybrid.repair.sources import MAX_FILE, Repository, at, of_files, protected
-from environments.hybrid.repair.suites import Suite, results, successful
+from environments.hybrid.repair.suites import Suite, files_of, results, successful
 from environments.hybrid.repair.tasks import DONE, RepairInstance, script
 from environments.hybrid.tasks.task import HybridGoal, Move
 from schemas.action import Terminal
@@ -257,13 +257,12 @@ def issue_of(bundle: Bundle, repositories: str, key: str) -> Issue:
     golden, dropped = dict[str, bytes](), tuple[str, ...]()
     if bundle.patch:
         right = patched(base, bundle.patch, f"{name}: patch", key)
-        golden = {path: content for path, content in right.items() if not protected(path)}
-        dropped = tuple(path for path in sorted({*base, *right}) if _is_dropped(path, base, right))
+        tests = {*changed, *files_of((*bundle.failing, *bundle.passing))}
+        kept = {path for path in {*base, *right} if protected(path) or path in tests}
+        golden = {path: content for path, content in right.items() if path not in kept}
+        differing = (path for path in sorted({*base, *right}) if base.get(path) != right.get(path))
+        dropped = tuple(path for path in differing if path in kept or len(right.get(path, b"")) > MAX_FILE)
     return Issue(bundle, whole, golden, dropped)
-
-
-def _is_dropped(path: str, base: Mapping[str, bytes], right: Mapping[str, bytes]) -> bool:
-    return right.get(path) != base.get(path) and (protected(path) or len(right.get(path, b"")) > MAX_FILE)
 
 
 async def verified(issue: Issue, limits: SandboxLimits, settings: Settings, key: str) -> RepairInstance:
@@ -297,7 +296,10 @@ def moves_of(issue: Issue) -> tuple[Move, ...]:
     for path, content in issue.golden.items():
         if base.get(path) != content:
             moves += script(path, base.get(path), content)[:-1]
-    gone = [path for path in base if issue.golden and path not in issue.golden and not protected(path)]
+    kept = issue.check({}).suite.paths
+    gone = [
+        path for path in base if issue.golden and path not in issue.golden and not protected(path) and path not in kept
+    ]
     moves += [Terminal(command=shlex.join(("rm", *(("--",) if path.startswith("-") else ()), path))) for path in gone]
     return (*moves, DONE)
 

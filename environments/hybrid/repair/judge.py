@@ -50,7 +50,7 @@ def repaired(check: Check, paths: Iterable[str], read: Callable[[str], bytes | N
     packages = {path.rpartition("/")[0] for path in given if path.endswith("/__init__.py") and not is_test(path)}
     modules = {path for path in paths if path.endswith(".py") and _folders(path) & packages}
     for path in sorted(given.keys() | modules | check.added):
-        if protected(path):
+        if protected(path) or path in check.suite.paths:
             continue
         content = read(path)
         if content is not None:

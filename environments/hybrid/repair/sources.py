@@ -19,8 +19,8 @@ _NO_SOURCE = ("__pycache__", "build", "dist", "node_modules", "site-packages", "
 _NO_PACKAGE = ("benchmarks", "doc", "docs", "examples", "scripts", "tools")
 _NO_MODULE = ("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "conftest.py", "manage.py")
 _SETTINGS = frozenset({
-    "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", "sitecustomize.py",
-    "usercustomize.py",
+    "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml",
+    "sitecustomize.py", "usercustomize.py",
 })  # fmt: skip
 """Files that configure pytest or Python."""
 _CODE = (".so", ".pyd", ".dll", ".dylib")

@@ -416,3 +416,21 @@ def test_an_expected_failure_counts_as_passed_only_where_a_test_marks_it(tmp_pat
     plain = instance(tmp_path, "calls", AREA, {"lib/core.py": FLAT}, {"tests/test_core.py": TEST_AREA}, names[1:], [])
     cheat = "import pytest\n\n\ndef area(w, h):\n    pytest.xfail()\n"
     assert played(tmp_path, plain, WriteFile(path="lib/core.py", content=cheat)).reward == 0.0
+
+
+def test_test_files_under_other_names_are_protected(tmp_path: Path) -> None:
+    spec = "from lib.core import twice\n\n\ndef test_twice():\n    assert twice(3) == 6\n"
+    base = {
+        **AREA, "lib/core.py": f"{CORE}\n\ndef twice(x):\n    return 2 * x\n", "spec/twice_spec.py": spec,
+        "pytest.ini": "[pytest]\npython_files = *_spec.py test_*.py\n",
+    }  # fmt: skip
+    right = base["lib/core.py"].replace("w + h", "w * h")
+    given = instance(
+        tmp_path, "spec", base, {"lib/core.py": right}, {"tests/test_core.py": TEST_AREA},
+        ["tests/test_core.py::test_area"], ["spec/twice_spec.py::test_twice"],
+    )  # fmt: skip
+    broken = WriteFile(path="lib/core.py", content=right.replace("2 * x", "5"))
+    edited = WriteFile(path="spec/twice_spec.py", content="def test_twice():\n    pass\n")
+    assert played(tmp_path, given) == Outcome(done=True, reward=1.0)
+    outcome = played(tmp_path, given, broken, edited)
+    assert outcome.reward == 0.0 and "1 of 1 other tests fail" in outcome.reason

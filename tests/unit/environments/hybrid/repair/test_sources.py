@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from environments.hybrid.repair.environment import PACKAGES, RepairConfig, RepairEnvironment
-from environments.hybrid.repair.sources import at, installed, is_test
+from environments.hybrid.repair.sources import at, installed, is_test, protected
 from environments.registry import environments_of
 from schemas.config import load_config
 from schemas.failure import FlywheelError, UsageError
@@ -73,6 +73,11 @@ def test_an_installed_package_has_no_tests_and_no_metadata() -> None:
 )  # fmt: skip
 def test_tests_are_known_by_their_names(path: str, test: bool) -> None:
     assert is_test(path) is test
+
+
+@pytest.mark.parametrize("name", ["pytest.toml", ".pytest.toml", "pytest.ini", "a/conftest.py", "a/b.pth"])
+def test_settings_of_pytest_are_never_taken_from_a_policy(name: str) -> None:
+    assert protected(name) and not protected("pytest_toml.py")
 
 
 def test_what_is_no_package_is_refused_with_the_key(tmp_path: Path, sentence: Sentences) -> None:
