@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,13 +18,31 @@ from schemas.failure import FlywheelError
 
 BEGIN, END = "\x02", "\x03"
 """Marks around the found words in a snippet."""
-VERSION = "index-1"
+VERSION = "index-2"
 """Version of the tables and the tokens of an index. Change it to build all indexes again."""
 LOG_INTERVAL = 5_000
 """Number of pages after which indexing logs its progress."""
 MAX_WORDS = 16
 """Maximum number of words of a query; further words are ignored."""
-_WORD = re.compile(r"\w+")
+_RANGES = (
+    (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3005, 0x3007), (0x3040, 0x30FF), (0x31F0, 0x31FF),
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F), (0xF900, 0xFAFF), (0xFF66, 0xFF9F),
+    (0x20000, 0x323AF),
+)  # fmt: skip
+"""Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, Hiragana, Katakana and Han."""
+_SPACELESS = "".join(f"{chr(first)}-{chr(last)}" for first, last in _RANGES)
+_RUN, _SPACED = re.compile(f"[{_SPACELESS}]+"), rf"[^\W{_SPACELESS}]"
+_WORD = re.compile(f"{_RUN.pattern}|{_SPACED}+")
+_MARKS = "".join(
+    chr(code)
+    for first, last in _RANGES
+    if last < 0x2000
+    for code in range(first, last + 1)
+    if unicodedata.category(chr(code)) in ("Mn", "Mc")
+)
+"""Vowel signs and tones, which FTS5 does not count as characters of a word by itself."""
+_BETWEEN = "\x1f"
+"""Separates the characters of scripts without spaces in the index; the text of a page has no such character."""
 _MATCHES = "SELECT rowid, key FROM pages WHERE pages MATCH ? ORDER BY bm25(pages, 0, 8, 1), key"
 _PAGE = "SELECT key, title, text FROM pages WHERE rowid = ?"
 _SNIPPET, _LEAD, _MAX_FOUND = 200, 40, 100
@@ -71,7 +90,9 @@ class Index:
         """Finds pages with all words of a query; with any of them if no page has all.
 
         Args:
-            query: words, of which the first `MAX_WORDS` are used; punctuation is ignored.
+            query: words, of which the first `MAX_WORDS` are used; punctuation is ignored. A word of a script without
+                spaces, such as Chinese, matches within a sentence; if no page has all words, pairs of its characters
+                match too.
             start: number of results to skip.
             count: maximum number of results.
             without: ids of pages to leave out.
@@ -80,15 +101,38 @@ class Index:
             The results, best first, and whether there are more.
         """
         words = _WORD.findall(query)[:MAX_WORDS]
-        for joint in (" ", " OR "):
-            match = joint.join(f'"{word}"' for word in words)
-            rows = self._connection.execute(_MATCHES, (match,)) if words else iter(())
+        pieces = [piece for word in words for piece in _pieces(word)][: 4 * MAX_WORDS]
+        for joint, parts in ((" ", words), (" OR ", pieces)):
+            match = joint.join(f'"{_separated(part)}"' for part in parts)
+            rows = self._connection.execute(_MATCHES, (match,)) if parts else iter(())
             found = list(islice((row for row, key in rows if key not in without), start + count + 1))
             if found:
                 rows = [self._connection.execute(_PAGE, (row,)).fetchone() for row in found[start : start + count]]
-                hits = [Hit(key, title, _snippet(text, words)) for key, title, text in rows]
+                hits = [
+                    Hit(key, title.replace(_BETWEEN, ""), _snippet(text.replace(_BETWEEN, ""), parts))
+                    for key, title, text in rows
+                ]
                 return hits, len(found) > start + count
         return [], False
+
+
+def _separated(text: str) -> str:
+    """Separates the characters of scripts without spaces, so that each is a word of the index."""
+    return _RUN.sub(lambda run: f"{_BETWEEN}{_BETWEEN.join(run[0])}{_BETWEEN}", text)
+
+
+def _pieces(word: str) -> list[str]:
+    """Returns the pairs of adjacent characters in a longer run of a script without spaces, else the word."""
+    pairs = _RUN.fullmatch(word) is not None and len(word) > 2
+    return [word[at : at + 2] for at in range(len(word) - 1)] if pairs else [word]
+
+
+def _pattern(word: str) -> str:
+    """Returns the pattern of a word in a text; a longer word of a script with spaces also has other endings."""
+    if _RUN.fullmatch(word):
+        return re.escape(word)
+    ending = f"{_SPACED}*" if len(word) > 3 else f"(?!{_SPACED})"
+    return f"(?<!{_SPACED}){re.escape(word[: max(4, len(word) - 3)])}{ending}"
 
 
 def _snippet(text: str, words: Sequence[str]) -> str:
@@ -96,16 +140,19 @@ def _snippet(text: str, words: Sequence[str]) -> str:
 
     FTS5's `snippet` takes ten seconds for a text of some megabytes.
     """
-    stems = (re.escape(word[: max(4, len(word) - 3)]) + (r"\w*" if len(word) > 3 else r"\b") for word in words)
-    found = re.compile("|".join(rf"\b{stem}" for stem in stems), re.IGNORECASE)
+    found = re.compile("|".join(map(_pattern, words)), re.IGNORECASE)
     places = [(one.start(), one[0].casefold()) for one in islice(found.finditer(text), _MAX_FOUND)]
 
     def different(begin: int) -> int:
         return len({word for at, word in places if begin <= at < begin + _SNIPPET - _LEAD})
 
     first = max((at for at, _ in places), key=lambda at: (different(at), -at), default=0)
-    begin = text.rfind(" ", 0, max(0, first - _LEAD)) + 1
-    part = text[begin : begin + _SNIPPET].rpartition(" ")[0] if len(text) > begin + _SNIPPET else text[begin:]
+    lead = max(0, first - _LEAD)
+    space = text.rfind(" ", max(0, lead - _LEAD), lead)
+    begin = space + 1 if space >= 0 or lead < _LEAD else lead
+    part = text[begin : begin + _SNIPPET]
+    if len(text) > begin + _SNIPPET and (space := part.rfind(" ", _SNIPPET - _LEAD)) >= 0:
+        part = part[:space]
     marked = found.sub(lambda one: f"{BEGIN}{one[0]}{END}", part)
     return f"{'... ' if begin else ''}{marked}{' ...' if begin + len(part) < len(text) else ''}"
 
@@ -133,14 +180,14 @@ def _build(corpus: Corpus, file: Path, state: str) -> None:
         made.execute("CREATE TABLE about (state TEXT)")
         made.execute(
             "CREATE VIRTUAL TABLE pages USING fts5"
-            "(key UNINDEXED, title, text, tokenize='porter unicode61 remove_diacritics 2')"
+            f"(key UNINDEXED, title, text, tokenize=\"porter unicode61 remove_diacritics 2 tokenchars '{_MARKS}'\")"
         )
         for key in corpus.listed():
             page = corpus.page(key)
             if page is None or not (text := page.text):
                 empty += 1
                 continue
-            made.execute("INSERT INTO pages VALUES (?, ?, ?)", (page.key, page.title, text))
+            made.execute("INSERT INTO pages VALUES (?, ?, ?)", (page.key, _separated(page.title), _separated(text)))
             pages += 1
             if pages % LOG_INTERVAL == 0:
                 logging.getLogger(__name__).info("Indexed %d pages of %s", pages, corpus.name)

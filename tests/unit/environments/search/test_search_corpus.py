@@ -48,6 +48,48 @@ def test_a_folder_is_searched_by_its_words_and_never_by_its_scripts(tmp_path: Pa
     index.close()
 
 
+SPACELESS = {
+    "zh.html": "<title>北京大学</title>他住在北京。价格五元，Python教程",
+    "ja.html": "<title>東京</title>東京タワーはとても高いです。",
+    "th.html": "<title>ไทย</title>ภาษาไทยเป็นภาษาที่มีระดับเสียง",
+    "lo.html": "<title>ລາວ</title>ພາສາລາວເປັນພາສາ",
+    "km.html": "<title>ខ្មែរ</title>ភាសាខ្មែរគឺជាភាសា",
+    "my.html": "<title>မြန်မာ</title>မြန်မာဘာသာစကား",
+    "en.html": "<title>Lamps</title>Lamps of Beijing were running",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "pages"),
+    [
+        ("北京", ["zh.html"]), ("京", ["ja.html", "zh.html"]), ("价格", ["zh.html"]), ("格价", []),
+        ("python", ["zh.html"]), ("Python教程", ["zh.html"]), ("教程 北京", ["zh.html"]), ("北京的价格", ["zh.html"]),
+        ("タワー", ["ja.html"]), ("高い", ["ja.html"]), ("ไทย", ["th.html"]), ("ที่", ["th.html"]), ("ทู", []),
+        ("ພາສາ", ["lo.html"]), ("ខ្មែរ", ["km.html"]), ("ဘာသာ", ["my.html"]), ("lamp run", ["en.html"]),
+    ],
+)  # fmt: skip
+def test_scripts_without_spaces_are_found_by_words_within_a_sentence(
+    tmp_path: Path, query: str, pages: list[str]
+) -> None:
+    for name, text in SPACELESS.items():
+        (tmp_path / name).write_text(text)
+    index = Index(FolderCorpus(tmp_path, KEY), tmp_path / "index")
+    assert sorted(found(index, query)) == pages
+    hits = index.search(query, 0, 10)[0]
+    assert all(BEGIN in hit.snippet and SPACELESS[hit.key].endswith(_plain(hit.snippet)) for hit in hits)
+    assert all(f"<title>{hit.title}</title>" in SPACELESS[hit.key] for hit in hits)
+
+
+def test_a_snippet_of_a_long_text_without_spaces_shows_the_found_word(tmp_path: Path) -> None:
+    (tmp_path / "long.html").write_text(f"{'山' * 5000}北京{'水' * 5000}")
+    ((hit,), _) = Index(FolderCorpus(tmp_path, KEY), tmp_path / "index").search("北京", 0, 10)
+    assert f"{BEGIN}北京{END}" in hit.snippet and len(hit.snippet) < 250
+
+
+def _plain(snippet: str) -> str:
+    return snippet.replace(BEGIN, "").replace(END, "")
+
+
 def test_an_index_is_built_once_and_again_when_a_page_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
