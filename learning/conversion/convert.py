@@ -71,6 +71,10 @@ def convert(
     """
     _check_usage(to, form, shards, parent)
     source = open_checkpoint(path, step, prefix)
+    if family is not None and "megatron" not in (source.format, form):
+        raise UsageError(
+            f"`--family` has no effect from {source.format} to {form}.", "Megatron alone needs it; remove it."
+        )
     config = {**source.sizes, **config_of(path), **config_of(parent or source.place)}
     source = _renamed(source, form, family, config)
     tensors, notes = _selected(source, form, family, config)

@@ -7,7 +7,7 @@ from learning.conversion.deepspeed import open_deepspeed
 from learning.conversion.hugging_face import open_hugging_face
 from learning.conversion.megatron import open_megatron
 from learning.conversion.source import Source, checked
-from schemas.failure import CheckpointError
+from schemas.failure import CheckpointError, UsageError
 
 _UNREADABLE = (
     ("model_world_size_*_rank_*.pt", "verl's FSDP checkpoint, a pickle per rank", "Merge it with verl's model merger."),
@@ -26,6 +26,7 @@ def open_checkpoint(path: Path, step: int | None = None, prefix: str | None = No
         prefix: prefix of the weights' names in DCP's format; found by the names if not given.
 
     Raises:
+        UsageError: the format has no such prefix, or no steps.
         CheckpointError: no known trainer wrote the folder, there is no such step, a file is missing or damaged, or an
             object in it could run code.
     """
@@ -39,6 +40,9 @@ def open_checkpoint(path: Path, step: int | None = None, prefix: str | None = No
         or open_hugging_face(path)
     )
     if source is not None:
+        for option, given, formats in (("--prefix", prefix, ("hf", "deepspeed")), ("--step", step, ("hf",))):
+            if given is not None and source.format in formats:
+                raise UsageError(f"`{option}` has no effect on the format of {path}, {source.format}.", "Remove it.")
         return checked(source)
     for pattern, what, hint in _UNREADABLE:
         if any(path.glob(pattern)):

@@ -294,3 +294,12 @@ def test_the_whole_networks_config_decides_whether_the_embeddings_are_tied(tmp_p
 def test_a_prefix_that_no_weight_has_is_refused(trained: Path, sentence: Sentences):
     with sentence.raises(CheckpointError, "`net.`", hint="`model.`"):
         open_checkpoint(trained, prefix="net.")
+
+
+def test_options_without_effect_are_refused(network: Path, trained: Path, tmp_path: Path, sentence: Sentences):
+    with sentence.raises(UsageError, "--prefix"):
+        open_checkpoint(network, prefix="model.")
+    with sentence.raises(UsageError, "--step"):
+        open_checkpoint(network, step=3)
+    with sentence.raises(UsageError, "--family"):
+        convert(trained, tmp_path / "hf", "hf", parent=network, family="qwen3")
