@@ -157,6 +157,9 @@ class StepAbout(BaseModel, frozen=True):
     (`loss_mask` 0, `is_copied_context`)."""
     recorded: Storable | None = None
     """The recorded thought, if a reviewer's thought replaces it, or if chats lose it or the white space around it."""
+    thought_by: Storable = ""
+    """Author of the recorded thought if it was added later, as in `annotations.author`, with a model's version after a
+    colon. Empty for the actor's own thought."""
     unused: Storable = ""
     """Arguments of the step's call for which no action has a field, as in `steps.unused_arguments`."""
     no_action: bool = False

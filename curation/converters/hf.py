@@ -104,7 +104,7 @@ _CONTENTS = """\
 | --- | --- |
 | `trajectory_id`, `step`, `n_steps` | the trajectory, the step's number from 0, the number of its steps |
 | `image` | the screen before the actions |
-| `instruction`, `thought` | the task in words; the actor's thought, which may be empty |
+| `instruction`, `thought` | the task in words; the thought, which may be empty; `flywheel` may name its author |
 | `actions` | the actions of the reply as JSON; `action_type`, `x` and `y` are of the first action |
 | `text`, `error` | the reply where it has no action or several; why an action could not be performed |
 | `target` | whether the step is to be imitated |

@@ -80,6 +80,7 @@ def exchanged_of(
     targets: Collection[int] | None = None,
     decided: tuple[Route | None, str] = (None, ""),
     better: Mapping[int, str] | None = None,
+    thought_by: Mapping[int, str] | None = None,
 ) -> Exchanged:
     """Convert a stored trajectory to the exchanged form.
 
@@ -95,6 +96,7 @@ def exchanged_of(
             trajectory.
         decided: the route by the filter or a reviewer, and the reason; None without a decision.
         better: reviewers' replacements of only the thought, by step.
+        thought_by: authors of the thoughts that are not the actor's, by step.
     """
     trajectory = Trajectory.model_validate(trajectory.model_dump())
     steps = [Step.model_validate(step.model_dump()) for step in steps]
@@ -105,13 +107,15 @@ def exchanged_of(
     extra, times = storable_json(json.loads(trajectory.extra or "{}")), timeline(steps)
     known = trajectory.model_dump(include=set(About.model_fields) - {"extra"})
     after, given = steps[-1].next_screenshot if steps else None, corrections
-    rethought = better or {}
+    rethought, authors = better or {}, thought_by or {}
     return Exchanged(
         name=extra.pop(NAME, "") or trajectory.trajectory_id,
         instruction=trajectory.instruction,
         steps=tuple(
             replace(
-                _exchanged(step, pictures, found.get(step.step), given.get(step.step), targets),
+                _exchanged(
+                    step, pictures, found.get(step.step), given.get(step.step), targets, authors.get(step.step, "")
+                ),
                 better=storable(rethought.get(step.step, "")),
                 shown_s=shown_s,
                 began_s=began_s,
@@ -131,9 +135,11 @@ def _exchanged(
     found: StepAssessment | None,
     correction: Correction | None,
     targets: Collection[int] | None,
+    thought_by: str,
 ) -> ExchangedStep:
     extra = storable_json(json.loads(step.extra or "{}"))
-    target = _target(step.step, extra.get(OWN, {}).get("target"), correction, targets)
+    own = extra.get(OWN, {})
+    target = _target(step.step, own.get("target"), correction, targets)
     actions = tuple(action_of(storable_json(json.loads(action))) for action in step.actions)
     single = len(actions) == 1
     return ExchangedStep(
@@ -148,6 +154,7 @@ def _exchanged(
             policy_version=step.policy_version,
             correction=correction,
             target=target,
+            thought_by=storable(thought_by) or own.get("thought_by", ""),
             unused=step.unused_arguments or "",
         ),
         extra=extra,

@@ -24,6 +24,8 @@ from tasks.shared.version import code_version, version
 TAGS = ("gui-agent", "computer-use", "trajectories", "flywheel")
 CATEGORY = "image-text-to-text"
 """The Hub's category of tasks with images and text as input and text as output."""
+ACTOR = "actor"
+"""Author of the thoughts that the actor of a step gave itself."""
 UNKNOWN_SOURCE = "unknown: see the source"
 ROUTES_MEAN = {
     "sft": "accepted: training imitates it",
@@ -46,7 +48,14 @@ class Selection:
     """Licence that the user gave; empty if none."""
 
 
-def dataset_card(config: Config, lake: Lake, form: Format, chosen: Selection, redactor: Redactor | None) -> str:
+def dataset_card(
+    config: Config,
+    lake: Lake,
+    form: Format,
+    chosen: Selection,
+    redactor: Redactor | None,
+    authors: Mapping[str, int],
+) -> str:
     """Return the card of a written export.
 
     Args:
@@ -55,6 +64,7 @@ def dataset_card(config: Config, lake: Lake, form: Format, chosen: Selection, re
         form: the format, after `write`.
         chosen: the exported trajectories.
         redactor: the redactor of the export; None for an export as it is.
+        authors: number of thoughts by author.
     """
     rows = chosen.rows
     steps = sum(row["n_steps"] for row in rows)
@@ -70,7 +80,7 @@ def dataset_card(config: Config, lake: Lake, form: Format, chosen: Selection, re
     summary = (
         f"{counted(len(rows), 'trajectory', 'trajectories')} of {counted(tasks, 'task')}, with "
         f"{counted(steps, 'step')}, recorded by flywheel and written in the format `{form.name}`. "
-        "A step has a screenshot, the actor's thought and its actions."
+        "A step has a screenshot, a thought and the actor's actions."
     )
     return card_of(
         front,
@@ -78,6 +88,7 @@ def dataset_card(config: Config, lake: Lake, form: Format, chosen: Selection, re
         summary,
         section("Read it", *_reading(form)),
         section("Counts", *_counts(rows)),
+        section("Thoughts", *_thoughts(authors)),
         section("Source and licence", *_sources(config, lake, chosen)),
         section("Quality", *_quality(lake, chosen)),
         section("Redaction", _redaction(redactor)),
@@ -114,6 +125,18 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         rows_of(("actor", "policy", "trajectories"), [(*who, n) for who, n in actors.most_common()]),
         rows_of(("task", "trajectories", "successes", "steps"), by_task),
     ]
+
+
+def _thoughts(authors: Mapping[str, int]) -> list[str]:
+    """Return a table of the thoughts' authors."""
+    if not authors:
+        return ["No step has a thought."]
+    note = (
+        "Thoughts of other authors than the actor were added after the step; `template` is a fixed text. They are not "
+        "evidence of the actor's reasoning. A step's metadata `flywheel` names their author as `thought_by`."
+    )
+    table = rows_of(("author", "thoughts"), Counter(authors).most_common())
+    return [table, note] if authors.keys() - {ACTOR} else [table]
 
 
 def _made_in(iteration: int) -> str:

@@ -30,7 +30,7 @@ from schemas.tables.trajectory import Route, Trajectory
 from schemas.tables.verdict import ROUTES
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.exchange.card import Selection, dataset_card
+from tasks.exchange.card import ACTOR, Selection, dataset_card
 from tasks.exchange.prompts import Prompts
 from tasks.running.console import bar
 from tasks.shared.trajectories import whole_ids
@@ -128,9 +128,9 @@ def export_trajectories(
         whole.mkdir()
         prompts = Prompts(lake) if form.prompts else None
         records = exchanged(lake, names, taught, redactor, reader, prompts, form.asks)
-        target = Target(whole, images_at)
-        form.export(_with_progress(records, len(names)), target)
-        target.write(CARD, dataset_card(config, lake, form, selection, redactor).encode())
+        target, authors = Target(whole, images_at), Counter[str]()
+        form.export(_tallied(_with_progress(records, len(names)), authors), target)
+        target.write(CARD, dataset_card(config, lake, form, selection, redactor, authors).encode())
     for why, count in sorted(prompts.missing.items()) if prompts else ():
         form.notes.append(f"{counted(count, 'step')} without `prompt_token_ids`: {why}.")
     return Counter[str](found["route"].to_pylist())
@@ -171,8 +171,9 @@ def exchanged(
 ) -> Iterator[Exchanged]:
     """Yield stored trajectories in the form for exports. Only a few are in memory at the same time.
 
-    Annotated thoughts replace missing thoughts, as in training. The redactor works as in `export_trajectories`.
-    `prompts` adds the tokens of prompts, and `asks` the questions about places on screens.
+    Annotated thoughts replace missing thoughts, as in training; `StepAbout.thought_by` has their author. The redactor
+    works as in `export_trajectories`. `prompts` adds the tokens of prompts, and `asks` the questions about places on
+    screens.
     """
     left = iter(names)
     while chunk := list(islice(left, TOGETHER)):
@@ -185,11 +186,19 @@ def exchanged(
         pictures = _pictures(lake, [step for name in chunk for step in steps[name]])
         questions = _questions(lake, chunk) if asks else {}
         for name in chunk:
+            added = {
+                step.step: thoughts[at]
+                for step in steps[name]
+                if not step.thought and (at := (name, step.step)) in thoughts
+            }
             found_steps = [
-                step.model_copy(update={"thought": step.thought or thoughts.get((name, step.step), "")})
+                step.model_copy(update={"thought": added[step.step][0]}) if step.step in added else step
                 for step in steps[name]
             ]
-            whole = exchanged_of(lake.lake_id, trajectories[name], found_steps, pictures, found[name], *taught.of(name))
+            authors = {at: author for at, (_, author) in added.items()}
+            whole = exchanged_of(
+                lake.lake_id, trajectories[name], found_steps, pictures, found[name], *taught.of(name), authors
+            )
             whole = replace(whole, questions=tuple(questions.get(name, ())))
             if prompts:
                 whole = _with_prompts(whole, prompts.of(trajectories[name], steps[name]))
@@ -247,14 +256,18 @@ def _screens(
     return {name: elements_of(elements) for name, elements in listed.items()}
 
 
-def _thoughts(lake: Lake, names: Sequence[str]) -> dict[tuple[str, int], str]:
+def _thoughts(lake: Lake, names: Sequence[str]) -> dict[tuple[str, int], tuple[str, str]]:
+    """Return the newest annotated thought of each step and its author, by trajectory and step."""
     rows = lake.read(
         "annotations",
-        ["trajectory_id", "step", "thought", "created_at", "annotation_id"],
+        ["trajectory_id", "step", "thought", "author", "version", "created_at", "annotation_id"],
         {"trajectory_id": list(names), "kind": "thought"},
     ).to_pylist()
     rows.sort(key=lambda row: (row["created_at"], row["annotation_id"]))
-    return {(row["trajectory_id"], row["step"]): row["thought"] for row in rows}
+    return {
+        (row["trajectory_id"], row["step"]): (row["thought"], ":".join(filter(None, (row["author"], row["version"]))))
+        for row in rows
+    }
 
 
 def _questions(lake: Lake, names: Sequence[str]) -> Mapping[str, list[PlaceQuestion]]:
@@ -293,6 +306,13 @@ def _pictures(lake: Lake, steps: Iterable[Step]) -> dict[str, Picture]:
             "Restore table `screenshots`, or delete the trajectories that show them.",
         )
     return found
+
+
+def _tallied(records: Iterable[Exchanged], authors: Counter[str]) -> Iterator[Exchanged]:
+    """Yield the records, and count their thoughts by author."""
+    for record in records:
+        authors.update(one.about.thought_by or ACTOR for one in record.steps if one.thought)
+        yield record
 
 
 def _with_progress(records: Iterable[Exchanged], total: int) -> Iterator[Exchanged]:

@@ -84,6 +84,37 @@ def test_a_format_without_masks_says_so_in_its_metadata(tmp_path: Path, name: st
     assert [stored(there).is_target(step) for step in range(2)] == [False, True]  # and in the lake after that
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hf",
+        "cua-lite",
+        "agentnet",
+        "atif",
+        "lerobot",
+        "trl",
+        "ui-tars",
+        "scalecua",
+        "verl",
+        "recording",
+        "cua-lite-hub",
+    ],
+)
+def test_the_author_of_a_thought_comes_back_and_is_kept_in_the_lake(name: str, tmp_path: Path) -> None:
+    """A thought of a template is not taken for the actor's after an export and an import."""
+    plain = Exchanged("t", "Wait.", tuple(ExchangedStep(picture(n), "I wait.", (Wait(),)) for n in range(2)))
+    rows = rows_of(plain, OF)
+    pictures = {one.screen.sha256: one.screen for one in plain.steps}
+    record = exchanged_of("lake", rows.trajectory, rows.steps, pictures, {}, thought_by={1: "template"})
+    form = FORMATS.class_of(name)()
+    (there,) = taken(form, written(form, [record], tmp_path / "out"))
+    for one in (there, stored(there)):
+        assert [(step.thought, step.about.thought_by) for step in one.steps] == [
+            ("I wait.", ""),
+            ("I wait.", "template"),
+        ]
+
+
 def test_no_decision_of_this_lake_makes_it_a_target(tmp_path: Path) -> None:
     record = of_chat(tmp_path, MASKS[0])
     undone = {0: Correction(action=to_json(Wait()), replaces=True, taught=True)}

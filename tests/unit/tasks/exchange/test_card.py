@@ -1,15 +1,21 @@
 """The card of an export has what a reader asks before using it: counts, licences, gates, redaction and lineage."""
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from apps.commands.data import export
 from curation.converters.format import FORMATS
+from curation.thoughts import thought_annotation
 from environments.registry import ENVIRONMENTS
+from models.thinkers.thinker import ThinkerThought
 from schemas.failure import UsageError
+from schemas.tables.step import Step
 from schemas.tables.task import GuiTask
 from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place
@@ -87,6 +93,31 @@ def test_a_card_has_the_licence_of_an_imported_recording_and_the_images_that_are
     assert "| import | import:recording:1 | mit | 1 |" in body
     assert "| import | import:recording:1 | that of the imported data | 1 |" in body
     assert "Images left out, because it is not known where their words are: " in body
+
+
+def test_a_card_counts_thoughts_by_author_and_rows_name_an_author_that_is_not_the_actor(
+    place: Place, tmp_path: Path
+) -> None:
+    rows = sorted(place.lake.read("steps", where={"iteration": 0}).to_pylist(), key=lambda row: row["trajectory_id"])
+    steps = [Step.model_validate({**row, "thought": "My own." if not n else ""}) for n, row in enumerate(rows[:4])]
+    place.lake.upsert("steps", steps)
+    given, now = ThinkerThought(text="Click the target."), datetime(2026, 1, 1, tzinfo=UTC)
+    authors = [("template", None), ("template", None), ("bootstrap", None), ("actre", "big-model")]
+    made = [thought_annotation(one, given, *by, now) for one, by in zip(steps, authors, strict=True)]
+    place.lake.append("annotations", made)
+    (tmp_path / "ids").write_text("".join(f"{one.trajectory_id}\n" for one in steps))
+    export("hf", tmp_path / "out", config=place.file, ids=tmp_path / "ids")
+    _, body = card(tmp_path / "out")
+    for author in ("actor", "template", "bootstrap", "actre:big-model"):
+        assert f"| {author} | 1 |" in body
+    assert "They are not evidence of the actor's reasoning." in body
+    (file,) = (tmp_path / "out/steps").glob("*.parquet")
+    found = {
+        row["trajectory_id"]: (row["thought"], json.loads(row["flywheel"])["steps"][0].get("thought_by", ""))
+        for row in pq.read_table(file).to_pylist()
+    }
+    expected = [("My own.", ""), *(("Click the target.", by) for by in ("template", "bootstrap", "actre:big-model"))]
+    assert [found[one.trajectory_id] for one in steps] == expected
 
 
 def test_a_licence_in_another_form_is_refused_before_anything_is_written(
