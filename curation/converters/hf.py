@@ -109,7 +109,7 @@ _CONTENTS = """\
 | `text`, `error` | the reply where it has no action or several; why an action could not be performed |
 | `target` | whether the step is to be imitated |
 | `reward`, `success`, `route`, `task_id`, `seed`, `policy`, `policy_version`, `iteration` | of the trajectory |
-| `frames`, `after` | the screens between several actions; the screen after the last step |
+| `frames`, `after` | the screens between several actions; the screen after the last step, if known and not left out |
 
 The configuration `trajectories` has a row per trajectory, with its first and last screen. The split `test` has \
 trajectories that measure policies: do not train on it."""

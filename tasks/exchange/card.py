@@ -205,11 +205,23 @@ def _redaction(redactor: Redactor | None) -> str:
     if redactor is None:
         return "None: texts and images are as they were recorded, with any secrets and personal data in them."
     texts = ", ".join(f"{plain(kind)} {number:,}" for kind, number in sorted(redactor.texts.items())) or "none"
+    unread = (
+        f" Not checked: {counted(len(redactor.unread), 'image')} of steps, whose texts are unknown because neither the "
+        "page nor a reader of texts listed them. A step needs its image, so they are as they were recorded, with any "
+        "secrets in them."
+        if redactor.unread
+        else ""
+    )
+    left = (
+        f" Left out: {counted(redactor.left_out, 'image')} after a last step or between actions, whose texts are "
+        "unknown, too. No step needs them, so their fields are empty."
+        if redactor.left_out
+        else ""
+    )
     return (
         f"Secrets and personal data with a known form were removed. From texts: {texts}. In images: "
-        f"{counted(redactor.regions, 'region')} of {counted(len(redactor.painted), 'image')} painted over. Images of "
-        f"unknown text, which are as they were recorded: {len(redactor.unread):,}. Images left out, because it is not "
-        f"known where their words are: {redactor.left_out:,}."
+        f"{counted(redactor.regions, 'region')} of {counted(len(redactor.painted), 'image')} painted over."
+        f"{unread}{left}"
     )
 
 

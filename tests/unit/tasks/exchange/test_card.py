@@ -84,7 +84,7 @@ def test_a_card_has_the_licence_of_an_imported_recording_and_the_images_that_are
     for name, license_name in (("a" * 24, "mit"), ("b" * 24, "")):
         ids = {"trajectory_id": name, "iteration": -2}
         lake.append("trajectories", [{**row, **imported, **ids}])
-        lake.append("steps", [{**one, **ids} for one in steps])
+        lake.append("steps", [{**one, **ids, "next_screenshot": steps[0]["screenshot"]} for one in steps])
         film = {"source": "a.mp4", "source_sha256": "0" * 64, "width": 160, "height": 210, "rate": 4.0, "seconds": 1.0}
         shown = {"frames": [steps[0]["screenshot"]], "times": [0.0], "step_times": [0.5], "license": license_name}
         lake.append("recordings", [{"recording_id": name, **ids, **film, **shown}])
@@ -92,7 +92,8 @@ def test_a_card_has_the_licence_of_an_imported_recording_and_the_images_that_are
     _, body = card(tmp_path / "out")
     assert "| import | import:recording:1 | mit | 1 |" in body
     assert "| import | import:recording:1 | that of the imported data | 1 |" in body
-    assert "Images left out, because it is not known where their words are: " in body
+    assert "Not checked: 1 image of steps, whose texts are unknown" in body
+    assert "Left out: 2 images after a last step or between actions" in body
 
 
 def test_a_card_counts_thoughts_by_author_and_rows_name_an_author_that_is_not_the_actor(
