@@ -154,6 +154,21 @@ def test_without_adbkeyboard_only_ascii_is_typed_and_the_keyboard_of_the_user_co
 
 
 @pytest.mark.usefixtures("real_browser")
+def test_a_tab_is_typed_into_a_field_of_several_lines() -> None:
+    async def save(sandbox: Sandbox) -> None:
+        script = act.Click(x=0.75, y=0.14), act.Click(x=0.5, y=0.2), act.Type(content="a\tb"), act.Click(x=0.5, y=0.33)
+        for one in script:
+            assert await sandbox.perform(one) is None
+
+    async def run() -> None:
+        async with phone() as server:
+            await played(server, save)
+            assert await server._js("data.notes") == ["a\tb"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("real_browser")
 def test_a_setup_command_that_fails_is_named() -> None:
     async def run() -> None:
         async with phone() as server:
