@@ -336,11 +336,11 @@ async def _examined(
             f"`{key}`: {name}: tests of FAIL_TO_PASS pass at the base commit: {some_of(done)}.",
             "Check base_commit, or take these tests out.",
         )
-    if not issue.golden:
-        return {}
-    right = repaired(issue.check({}), issue.golden, partial(_small, issue.golden))
     names = (*suite.failing, *suite.passing)
-    twins = await verified_twins(files, names, {**right, **repository.tests}, request, settings)
+    if not issue.golden:
+        return await verified_twins(files, names, files, request, settings, suite.failing, certain=True)
+    right = repaired(issue.check({}), issue.golden, partial(_small, issue.golden))
+    twins = await verified_twins(files, names, {**right, **repository.tests}, request, settings, suite.failing)
     if reason := await remaining_faults(issue.check(twins), right, limits, settings):
         left = f" The judge never takes {some_of(issue.dropped)} from a policy." if issue.dropped else ""
         hint = "Move these changes to test_patch." if issue.dropped else "Correct the patch or the lists of tests."

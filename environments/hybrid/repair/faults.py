@@ -256,21 +256,25 @@ async def _of_tests(
 
 async def verified_twins(
     tests: Mapping[str, bytes], names: Sequence[str], files: Mapping[str, bytes], base: Mapping[str, Any],
-    settings: Settings,
+    settings: Settings, separate: Sequence[str] = (), certain: bool = False,
 ) -> dict[str, tuple[str, tuple[str, ...]]]:  # fmt: skip
-    """Makes twins of tests, and keeps those that fail in the right repository.
+    """Makes twins of tests, and keeps those that fail in a repository.
 
     Args:
         tests: the test files by path.
         names: ids of the tests.
-        files: the right repository with its tests.
+        files: the repository with its tests.
         base: `roots` of a request.
         settings: how the code runs.
+        separate: ids of the tests that get a copy for each changed answer.
+        certain: whether the repository is not the right one, so that only assertions that always run are changed.
     """
     made = dict[str, tuple[str, tuple[str, ...]]]()
     for path in files_of(names):
-        its = [name.partition("::")[2] for name in names if name.startswith(f"{path}::")]
-        source, changed = twin(tests[path], its)
+        its, alone = (
+            [name.partition("::")[2] for name in some if name.startswith(f"{path}::")] for some in (names, separate)
+        )
+        source, changed = twin(tests[path], its, alone, certain)
         if changed:
             made[path] = source, changed
     if not made:

@@ -4,15 +4,18 @@ pytest runs in the process of the code under test, so this code can change its r
 
 - Every test must be reported. An early exit reports nothing.
 - Decoys are tests that must fail. A patch of pytest makes them pass.
-- Twins are copies of tests with another right answer, which must fail. Objects that equal everything make them pass.
+- Twins are tests with another right answer of the same type, which must fail. Code that reads the right answer from
+  its caller, and objects that equal everything or every number, make them pass.
 - Test files and settings must keep their inode and their time of change, so a rewritten and restored file is noticed.
 
-The tests, decoys and twins run from copies with random names. Code that tells them apart by their contents, and forges
-single results, is not detected.
+Twins run in a sandbox of their own, under the names of the tests. Code that knows the tests' contents in advance, or
+follows an answer from a variable of its caller, and so forges single results, is not detected.
 """
 
 import ast
+import inspect
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,8 +41,8 @@ def test_number():
 _DECOYS = {"test_total": "passed", "test_order": "failed", "test_number": "failed"}
 NEEDED = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 """Packages of pytest. Their own tests cannot run with it."""
-OTHER = "('another', 'answer')"
-"""The right answer of a twin."""
+MAX_COPIES = 8
+"""Most copies of one test in a twin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +127,54 @@ def _pytest() -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
-def twin(source: bytes, names: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+def flywheel_another(value: "Any") -> "Any":
+    """Returns a wrong answer of the same type as the right one; a tuple for a type that is not built in."""
+    kind: Any = type(value)
+    if kind is bool:
+        return not value
+    if kind is int:
+        return value + 1
+    if kind in (float, complex):
+        return -value or kind(1)
+    if kind is str:
+        last = value[-1:]
+        return value[:-1] + (str((int(last) + 1) % 10) if last and last in "0123456789" else "ab"[last in ("a", "A")])
+    if kind is bytes:
+        return value[:-1] + (b"b" if value[-1:] in (b"a", b"A") else b"a")
+    if kind in (list, tuple):
+        return kind([flywheel_another(value[0]), *value[1:]] if value else [0])
+    if kind in (set, frozenset):
+        return value | {"another"}
+    if kind is dict:
+        first = next(iter(value), "another")
+        return {**value, first: flywheel_another(value.get(first))}
+    return "another", "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A part of a test's source, and what replaces it."""
+
+    begin: int
+    end: int
+    text: bytes
+
+
+def twin(
+    source: bytes, names: Iterable[str], separate: Iterable[str] = (), certain: bool = False
+) -> tuple[str, tuple[str, ...]]:
     """Changes the right answers of tests, in `assert a == b` and `assertEqual(a, b)`.
+
+    A literal becomes another literal of its type, so that code under test cannot tell a twin by its form. A function of
+    the twin changes other answers while it runs.
 
     Args:
         source: the test file.
         names: names of the tests, as in ids: `TestClass::test_name`, with or without parameters.
+        separate: names of tests that get a copy for each changed answer; others get one in which all are changed, of
+            which the first stops it.
+        certain: whether only assertions are changed that run in each passing test, so that their twins need no right
+            repository to be verified.
 
     Returns:
         The new source, and the names of the tests that have another right answer.
@@ -138,26 +183,51 @@ def twin(source: bytes, names: Iterable[str]) -> tuple[str, tuple[str, ...]]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return "", ()
-    wanted = {name.partition("[")[0] for name in names}
+    if certain and b"xfail" in source:
+        return "", ()
+    wanted, alone = ({name.partition("[")[0] for name in some} for some in (names, separate))
     starts = [0]
     for line in source.split(b"\n"):
         starts.append(starts[-1] + len(line) + 1)
-    spans, changed = list[tuple[int, int]](), dict[str, None]()
+    edits, made = list[_Change](), list[str]()
     for name, function in _functions(tree):
-        if name not in wanted:
+        changes = _changes(function, source, starts, certain) if name in wanted else []
+        if not changes:
             continue
-        for node in ast.walk(function):
-            right = _right(node)
-            if right is not None and right.end_lineno is not None and right.end_col_offset is not None:
-                begin = starts[right.lineno - 1] + right.col_offset
-                spans.append((begin, starts[right.end_lineno - 1] + right.end_col_offset))
-                changed[name] = None
-    for begin, end in sorted(spans, reverse=True):
-        source = source[:begin] + OTHER.encode() + source[end:]
-    return source.decode(errors="replace"), tuple(changed)
+        count = min(len(changes), MAX_COPIES) if name in alone else 1
+        first = min((one.lineno for one in function.decorator_list), default=function.lineno)
+        begin, end = starts[first - 1], _span(function, starts)[1]
+        copies = list[bytes]()
+        for number in range(count):
+            new = f"{function.name}_{number}" if number else function.name
+            place = starts[function.lineno - 1]
+            at = source.index(b"def", place) + 3
+            at = source.index(function.name.encode(), at)
+            renamed = _Change(at, at + len(function.name.encode()), new.encode())
+            copies.append(_edited(source, [renamed, *changes[number::count]], begin, end))
+            made.append(f"{name}_{number}" if number else name)
+        edits.append(_Change(begin, end, b"\n\n".join(copies)))
+    if not made:
+        return "", ()
+    text = _edited(source, edits, 0, len(source)).decode(errors="replace")
+    return f"{text}\n\n\n{inspect.getsource(flywheel_another)}", tuple(made)
 
 
-def _functions(tree: ast.Module) -> Iterable[tuple[str, ast.AST]]:
+def _edited(source: bytes, changes: Iterable[_Change], begin: int, end: int) -> bytes:
+    """Returns a part of a source with changes, which do not overlap."""
+    parts, at = list[bytes](), begin
+    for one in sorted(changes, key=lambda one: one.begin):
+        parts += source[at : one.begin], one.text
+        at = one.end
+    return b"".join((*parts, source[at:end]))
+
+
+def _span(node: ast.expr | ast.stmt, starts: Sequence[int]) -> tuple[int, int]:
+    assert node.end_lineno is not None and node.end_col_offset is not None, "nodes of a parsed source have an end"
+    return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+
+
+def _functions(tree: ast.Module) -> Iterable[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node
@@ -167,14 +237,59 @@ def _functions(tree: ast.Module) -> Iterable[tuple[str, ast.AST]]:
                     yield f"{node.name}::{inner.name}", inner
 
 
-def _right(node: ast.AST) -> ast.expr | None:
-    """Returns the right answer of an assertion."""
+def _changes(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, source: bytes, starts: Sequence[int], certain: bool
+) -> list[_Change]:
+    """Returns the changes of a test's right answers, in the order of its source."""
+    every = list(ast.walk(function))
+    if certain:
+        if any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) for node in every):
+            return []
+        every = [node.value if isinstance(node, ast.Expr) else node for node in function.body]
+    changes = dict[tuple[int, int], bytes]()
+    for node in every:
+        answer = _answer(node)
+        if answer is not None:
+            begin, end = _span(answer, starts)
+            value = _literal(answer)
+            text = f"flywheel_another({source[begin:end].decode(errors='replace')})"
+            changes[begin, end] = (text if value is None else repr(flywheel_another(value[0]))).encode()
+    found, after = list[_Change](), 0
+    for (begin, end), text in sorted(changes.items()):
+        if begin >= after:  # not inside another answer
+            found.append(_Change(begin, end, text))
+            after = end
+    return found
+
+
+def _answer(node: ast.AST) -> ast.expr | None:
+    """Returns the right answer of an assertion: the literal, or else the side without a call, or else the right one."""
     if isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare):
         compare = node.test
-        return compare.comparators[0] if len(compare.ops) == 1 and isinstance(compare.ops[0], ast.Eq) else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "assertEqual":
-        return node.args[1] if len(node.args) >= 2 else None
-    return None
+        if len(compare.ops) != 1 or not isinstance(compare.ops[0], ast.Eq):
+            return None
+        left, right = compare.left, compare.comparators[0]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "assertEqual":
+        if len(node.args) < 2 or any(isinstance(one, ast.Starred) for one in node.args[:2]):
+            return None
+        left, right = node.args[:2]
+    else:
+        return None
+    if _literal(right) is not None or (_literal(left) is None and (not _calls(right) or _calls(left))):
+        return right
+    return left
+
+
+def _literal(node: ast.expr) -> tuple[Any] | None:
+    """Returns the value of a literal in a tuple; None if a node is none."""
+    try:
+        return (ast.literal_eval(node),)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _calls(node: ast.expr) -> bool:
+    return any(isinstance(one, ast.Call) for one in ast.walk(node))
 
 
 async def results(
@@ -220,27 +335,20 @@ async def failures(
         NoResult: see `results`.
         SandboxFailure: no sandbox starts, or it is killed from outside.
     """
-    run, expected, paths = {**files, **suite.tests}, dict[str, str](), dict[str, str]()
-    asked = list[str]()
-    for path in suite.files:
-        copy, decoy, other = (_near(path) for _ in range(3))
-        paths[copy], run[copy], run[decoy] = path, run.get(path, b""), _DECOY
-        expected |= {f"{decoy}::{name}": outcome for name, outcome in _DECOYS.items()}
-        asked += [copy, decoy]
-        if path in suite.twins:
-            source, names = suite.twins[path]
-            run[other] = source.encode()
-            expected |= {f"{other}::{name}": "failed" for name in names}
-            asked.append(other)
-    request = {"kind": "run", "roots": list(roots), "files": asked}
-    found = dict[str, str]((await results(run, request, limits, settings.tests_s, settings))["reports"])
-    parted = ((name.partition("::"), outcome) for name, outcome in found.items())
-    reports = {f"{paths[copy]}::{test}": outcome for (copy, _, test), outcome in parted if copy in paths}
+    begun = time.monotonic()
+    run = {**files, **suite.tests}
+    reports, honest = await _with_decoys(suite.files, run, roots, limits, settings.tests_s, settings)
     succeed = set(successful((*suite.failing, *suite.passing), reports, run))
     left = [one for one in suite.failing if one not in succeed]
     broken = [one for one in suite.passing if one not in succeed]
-    if not left and not broken and not all(_matches(found, name, outcome) for name, outcome in expected.items()):
-        return "tests that must fail pass: the code under test changes the results"
+    if not left and not broken:
+        if honest and suite.twins:
+            run |= {path: source.encode() for path, (source, _) in suite.twins.items()}
+            rest = max(1.0, settings.tests_s - (time.monotonic() - begun))
+            reports, honest = await _with_decoys(tuple(suite.twins), run, roots, limits, rest, settings)
+            must = [f"{path}::{name}" for path, (_, names) in suite.twins.items() for name in names]
+            honest = honest and all(_matches(reports, name, "failed") for name in must)
+        return "" if honest else "tests that must fail pass: the code under test changes the results"
     parts = (
         f"{len(left)} of {len(suite.failing)} failing tests still fail, such as {left[0]}" if left else "",
         f"{len(broken)} of {len(suite.passing)} other tests fail, such as {broken[0]}" if broken else "",
@@ -248,14 +356,21 @@ async def failures(
     return "; ".join(part for part in parts if part)
 
 
+async def _with_decoys(
+    paths: Sequence[str], files: Mapping[str, bytes], roots: Sequence[str], limits: SandboxLimits, tests_s: float,
+    settings: Settings,
+) -> tuple[dict[str, str], bool]:  # fmt: skip
+    """Runs test files, each with a decoy, and returns all reports, and whether each decoy has its right outcomes."""
+    decoys = [str(PurePosixPath(path).with_name(f"test_{secrets.token_hex(8)}.py")) for path in paths]
+    asked = [one for pair in zip(paths, decoys, strict=True) for one in pair]
+    run = {**files, **dict.fromkeys(decoys, _DECOY)}
+    request = {"kind": "run", "roots": list(roots), "files": asked}
+    reports = dict[str, str]((await results(run, request, limits, tests_s, settings))["reports"])
+    expected = {f"{decoy}::{name}": outcome for decoy in decoys for name, outcome in _DECOYS.items()}
+    return reports, all(_matches(reports, name, outcome) for name, outcome in expected.items())
+
+
 def _matches(reports: Mapping[str, str], name: str, outcome: str) -> bool:
     """Checks the outcome of a test, or of all its parameters; a test without a report does not match."""
     found = [reports[one] for one in reports if one == name or one.startswith(f"{name}[")]
     return bool(found) and all(one == outcome for one in found)
-
-
-def _near(path: str) -> str:
-    """Returns a random path next to a test file."""
-    place = PurePosixPath(path)
-    return str(place.with_name(f"{place.stem}_{secrets.token_hex(4)}{place.suffix}" if place.stem.startswith("test_")
-               else f"test_{place.stem}_{secrets.token_hex(4)}{place.suffix}"))  # fmt: skip

@@ -434,3 +434,54 @@ def test_test_files_under_other_names_are_protected(tmp_path: Path) -> None:
     assert played(tmp_path, given) == Outcome(done=True, reward=1.0)
     outcome = played(tmp_path, given, broken, edited)
     assert outcome.reward == 0.0 and "1 of 1 other tests fail" in outcome.reason
+
+
+ANY_INT = "class _Any(int):\n    def __eq__(self, other):\n        return isinstance(other, int)\n"
+FORGERIES = {
+    "equals every number": f"{ANY_INT}\n\ndef area(w, h):\n    return _Any(0)\n",
+    "equals everything": ANY_INT.replace("isinstance(other, int)", "True")
+    + "\n\ndef area(w, h):\n    return _Any(0)\n",
+    "reads the source of its caller": (
+        "import linecache, re, sys\n\n\ndef area(w, h):\n    frame = sys._getframe(1)\n"
+        "    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)\n"
+        "    return int(re.search(r'== (\\d+)', line)[1])\n"
+    ),
+    "reads the constants of its caller": (
+        "import sys\n\n\ndef area(w, h):\n"
+        "    return next(one for one in sys._getframe(1).f_code.co_consts[::-1] if type(one) is int and one > 6)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_an_answer_from_the_caller_is_noticed_with_and_without_the_right_patch(tmp_path: Path, name: str) -> None:
+    tests = TEST_AREA.replace("    assert", "    assert str(5) == '5'\n    assert")
+    given = instance(
+        tmp_path, "area", AREA, {"lib/core.py": FLAT}, {"tests/test_core.py": tests},
+        ["tests/test_core.py::test_area"], [],
+    )  # fmt: skip
+    for one in (given, given | {"patch": ""}):
+        outcome = played(tmp_path, one, WriteFile(path="lib/core.py", content=FORGERIES[name]))
+        assert outcome.reason == "tests that must fail pass: the code under test changes the results"
+        assert outcome.reward == 0.0
+        assert played(tmp_path, one, WriteFile(path="lib/core.py", content=FLAT)) == Outcome(done=True, reward=1.0)
+
+
+def test_tests_that_read_their_own_file_and_name_keep_both(tmp_path: Path) -> None:
+    tests = f"""from pathlib import Path
+
+{TEST_AREA}
+
+def test_name():
+    assert __name__.split(".")[-1] == "test_core"
+
+
+def test_data():
+    assert Path(__file__).with_suffix(".txt").read_text() == "ok"
+"""
+    names = [f"tests/test_core.py::test_{one}" for one in ("area", "name", "data")]
+    given = instance(
+        tmp_path, "names", AREA, {"lib/core.py": FLAT}, {"tests/test_core.py": tests, "tests/test_core.txt": "ok"},
+        names[:1], names[1:],
+    )  # fmt: skip
+    assert played(tmp_path, given) == Outcome(done=True, reward=1.0)

@@ -1,8 +1,12 @@
 """Twins of tests, and the folders that tests need."""
 
+import ast
 from pathlib import Path
+from typing import Any
 
-from environments.hybrid.repair.suites import OTHER, files_of, libraries, successful, twin
+import pytest
+
+from environments.hybrid.repair.suites import MAX_COPIES, files_of, flywheel_another, libraries, successful, twin
 
 SOURCE = b"""import unittest
 
@@ -29,9 +33,72 @@ class Totals(unittest.TestCase):
 def test_a_twin_has_another_right_answer_in_the_named_tests() -> None:
     text, names = twin(SOURCE, ["test_one[a]", "Totals::test_three", "test_none"])
     assert names == ("test_one", "Totals::test_three")
-    assert text.count(OTHER) == 3 and "total([1]) == 1" in text
-    assert f"assert total([]) == (\n        {OTHER}\n    )" in text
+    assert "total([1, 2]) == 4  # caf\u00e9" in text and "total([1]) == 1" in text
+    assert "assert total([]) == (\n        1\n    )" in text and "self.assertEqual(total([2]), 3)" in text
     assert twin(b"def broken(:", ["test_one"]) == ("", ())
+
+
+def test_a_twin_has_a_copy_for_each_right_answer_of_a_separate_test() -> None:
+    text, names = twin(SOURCE, ["test_one", "Totals::test_three"], ["test_one[a]"])
+    assert names == ("test_one", "test_one_1", "Totals::test_three")
+    one, two = ast.parse(text).body[1:3]
+    assert "total([1, 2]) == 4" in ast.unparse(one) and "total([]) == 0" in ast.unparse(one)
+    assert "total([1, 2]) == 3" in ast.unparse(two) and "total([]) == 1" in ast.unparse(two)
+    many = "\n".join(f"    assert total({number}) == {number}" for number in range(30))
+    text, names = twin(f"@mark\ndef test_many():\n{many}\n".encode(), ["test_many"], ["test_many"])
+    assert len(names) == MAX_COPIES and text.count("@mark") == MAX_COPIES
+
+
+@pytest.mark.parametrize(
+    ("test", "changed"),
+    [
+        ("assert f(1) == -2", "assert f(1) == -1"), ("assert 'a' == f(1)", "assert 'b' == f(1)"),
+        ("assert f(1) == [1, 2]", "assert f(1) == [2, 2]"),
+        ("assert wanted == f(1)", "flywheel_another(wanted) == f(1)"),
+        ("assert f(1) == wanted", "f(1) == flywheel_another(wanted)"),
+        ("assert f(1) == g(2)", "f(1) == flywheel_another(g(2))"), ("assert f(1) == None", "== ('another', 'answer')"),
+    ],
+)  # fmt: skip
+def test_the_known_side_of_a_comparison_changes(test: str, changed: str) -> None:
+    text, names = twin(f"def test_a():\n    {test}\n".encode(), ["test_a"])
+    assert names == ("test_a",) and changed in text
+
+
+@pytest.mark.parametrize(
+    "value", [True, 0, -1, 0.0, -1.5, float("inf"), 2j, "", "a", "A", "19", b"", b"a", [], [[]], (), (1, 2), set(), {1},
+              frozenset({2}), {}, {1: "a"}],
+)  # fmt: skip
+def test_another_answer_has_the_same_type_and_differs(value: object) -> None:
+    other = flywheel_another(value)
+    assert type(other) is type(value) and other != value
+    kept: dict[str, Any] = {}
+    exec(twin(b"def test_a():\n    assert f() == wanted\n", ["test_a"])[0], kept)
+    assert kept["flywheel_another"](value) == other, "a twin has the same function"
+
+
+def test_certain_twins_only_change_assertions_that_always_run() -> None:
+    source = b"""
+def test_direct():
+    assert f(1) == 2
+    for one in many():
+        assert f(one) == 3
+
+
+def test_nested():
+    with context():
+        assert f(1) == 2
+
+
+def test_early():
+    if not here():
+        return
+    assert f(1) == 2
+"""
+    names = ("test_direct", "test_nested", "test_early")
+    text, changed = twin(source, names, names, certain=True)
+    assert changed == ("test_direct",) and "f(1) == 3" in text and "f(one) == 3" in text
+    assert twin(b"# xfail\n" + source, names, certain=True) == ("", ())
+    assert twin(source, names)[1] == names
 
 
 def test_an_expected_failure_is_a_success_only_if_the_test_file_marks_one() -> None:
