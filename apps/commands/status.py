@@ -106,7 +106,10 @@ def status_of(stored: Lake) -> dict[str, Any]:
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": [asdict(one) for one in decisions(stored)],
         "candidates": [asdict(one) for one in candidates(stored)],
-        "general": {name: asdict(one) | {"forgets": one.forgets} for name, one in general_checks(stored).items()},
+        "general": {
+            name: asdict(one) | {"forgets": one.forgets, "needed": one.needed}
+            for name, one in general_checks(stored).items()
+        },
         "failing": [asdict(one) for one in _failing(stored, rows)],
         "overridden": [one.model_dump(exclude={"broke"}) for one in overridden(stored, stored.version(OVERRIDES.name))],
     }

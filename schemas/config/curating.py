@@ -135,9 +135,10 @@ class GeneralConfig(Section):
     measured: Count = 200
     """Maximum held-out questions of a measurement."""
     max_drop: Share = 0.05
-    """Maximum drop of the success on held-out questions in a training; a larger one is reported as forgetting."""
+    """Maximum drop of the success on held-out questions in a training. A training forgets if the whole 95 % interval of
+    the change is a larger drop."""
     on_drop: Literal["report", "reject"] = "report"
-    """`report`: only report a larger drop. `reject`: reject the candidate, without rolling out its evaluation."""
+    """`report`: only report forgetting. `reject`: reject the candidate, without rolling out its evaluation."""
 
 
 class ReflectConfig(PartsSection):

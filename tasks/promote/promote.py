@@ -113,7 +113,7 @@ def _decide(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[
             if found is None:
                 compared.add(against.policy_version)
                 return None
-            if general is not None and general.forgets and general.text not in found.reason:
+            if general is not None and general.text not in found.reason:
                 found = replace(found, reason=f"{found.reason}; {general.text}")
             row = _row(
                 lake,

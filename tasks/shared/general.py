@@ -6,11 +6,13 @@ share of images `general.held_out` is chosen by their content, so an image is ne
 stored again as a whole, with a new version; trainings and measurements use the newest version.
 
 A measurement asks a policy the held-out questions, and stores each answer as a row of `evaluations` in the suite
-`general`. The success is compared with that of the policy that the training began from.
+`general`. The success is compared with that of the policy that the training began from, on the same questions: the
+training forgets if the 95 % interval of the paired difference has only drops of more than `general.max_drop`.
 """
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -24,6 +26,7 @@ from PIL import Image
 
 from common.picture import plain
 from common.text import counted, same_words, storable
+from curation.intervals import paired
 from curation.pictures import difference_hash
 from schemas.config import Config
 from schemas.config.curating import GeneralConfig
@@ -50,6 +53,8 @@ SOURCE = "general"
 """Stored as the trajectory of the questions, which belong to none."""
 TOGETHER = 64
 """Images that are written at once."""
+CLOSEST = 0.01
+"""Smallest distance between a drop and `general.max_drop` that a number of questions is computed for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,22 +198,53 @@ class GeneralCheck:
     questions: int
     before: float
     after: float
+    low: float
+    """Lower end of the 95 % interval of `after - before`, paired by question."""
+    high: float
     max_drop: float
 
     @property
     def forgets(self) -> bool:
-        """Whether the success fell by more than the bound."""
-        return self.before - self.after > self.max_drop + 1e-9
+        """Whether the whole interval is below the bound."""
+        return self.high < -self.max_drop - 1e-9
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the bound is within the interval, so that there are too few questions."""
+        return not self.forgets and self.low < -self.max_drop - 1e-9
+
+    @property
+    def needed(self) -> int | None:
+        """Returns the number of questions that would decide, with as many changed answers; None if it is decided.
+
+        The interval's width falls with the root of the number.
+        """
+        if not self.undecided:
+            return None
+        change = self.after - self.before
+        half, distance = max(self.high - change, change - self.low), abs(change + self.max_drop)
+        return math.ceil(self.questions * (half / max(distance, CLOSEST)) ** 2)
+
+    @property
+    def interval(self) -> str:
+        """Writes the change with its interval."""
+        return f"{self.after - self.before:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+    @property
+    def verdict(self) -> str:
+        """Compares the change with the bound; names the questions that are missing if there are too few."""
+        bound = f"`general.max_drop` {self.max_drop:g}"
+        if self.forgets:
+            return f"it forgets: the drop is more than {bound}"
+        if self.needed is None:
+            return f"no drop of more than {bound}"
+        return f"too few questions to compare the drop with {bound}: about {self.needed:,} are needed"
 
     @property
     def text(self) -> str:
-        """Describes the comparison; names the bound if the success fell by more."""
+        """Describes the comparison."""
         numbers = f"general questions {self.after:.3f}, before the training {self.before:.3f}"
-        text = f"{numbers} ({counted(self.questions, 'question')})"
-        if not self.forgets:
-            return text
-        drop = self.before - self.after
-        return f"{text}: it forgets, by {drop:.3f}; `general.max_drop` is {self.max_drop:g}"
+        return f"{numbers}, change {self.interval} ({counted(self.questions, 'question')}): {self.verdict}"
 
 
 def general_checks(lake: Lake) -> dict[str, GeneralCheck]:
@@ -224,12 +260,13 @@ def general_checks(lake: Lake) -> dict[str, GeneralCheck]:
 def _compared(lake: Lake, row: PolicyVersion, asked: Mapping[str, Mapping[str, bool]]) -> GeneralCheck | None:
     parent = measured_ancestor(lake, row.parent).policy_version
     new, old = asked.get(row.policy_version, {}), asked.get(parent, {})
-    shared = new.keys() & old.keys()
+    shared = sorted(new.keys() & old.keys())
     if not shared:
         return None
+    change = paired(*({(SUITE, at): side[task] for at, task in enumerate(shared)} for side in (new, old))).interval
     bound = GeneralConfig.model_validate(json.loads(row.config).get("general", {})).max_drop
     before, after = (sum(side[task] for task in shared) / len(shared) for side in (old, new))
-    return GeneralCheck(parent, len(shared), before, after, bound)
+    return GeneralCheck(parent, len(shared), before, after, change.low, change.high, bound)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,10 @@
 
 import io
 import json
+import random
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +15,7 @@ from PIL import Image
 
 from apps.commands.status import status_of, view
 from apps.report.build import build_report
+from curation.intervals import paired
 from flows.flywheel import flywheel
 from models.vlm import VlmPolicy
 from schemas.config import Config
@@ -21,7 +25,7 @@ from schemas.tables.evaluation import Evaluation
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.preflight.preflight import require_values
-from tasks.shared.general import check_general, general_checks, newest_version, store_general
+from tasks.shared.general import GeneralCheck, check_general, general_checks, newest_version, store_general
 from tests.fixtures.sentences import Sentences
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 220), "white": (250, 250, 250)}
@@ -78,9 +82,12 @@ def test_questions_are_trained_on_and_measured_before_and_after(small: Config, t
     (check,) = general_checks(lake).values()
     assert (check.parent, check.questions) == ("policy-initial", len(sides["general_held_out"]))
     printed = "\n".join(str(one) for one in view(lake).renderables)
-    assert f"policy-0000: general questions {check.after:.3f}, before the training {check.before:.3f}" in printed
+    assert f"policy-0000: {check.text}" in printed and f"({check.questions} question" in check.text
     assert status_of(lake)["general"]["policy-0000"]["questions"] == check.questions
-    assert "General questions" in build_report(config).read_text()
+    report = build_report(config).read_text()
+    assert "General questions" in report and check.interval in report
+    (event,) = lake.rows(Promotion)
+    assert event.reason.endswith(check.text)
 
 
 @pytest.mark.slow
@@ -107,11 +114,44 @@ def test_a_policy_that_forgets_is_reported_or_rejected(
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
     (check,) = general_checks(lake).values()
-    assert check.forgets and "it forgets, by 1.000; `general.max_drop` is 0.05" in check.text
+    assert check.forgets and "it forgets: the drop is more than `general.max_drop` 0.05" in check.text
     (event,) = lake.rows(Promotion)
     assert check.text in event.reason
     rolled_out = lake.rows(Evaluation, {"policy_version": "policy-0000", "suite": ["suite"]})
     assert (event.decision == "reject" and not rolled_out) if on_drop == "reject" else rolled_out
+
+
+def changed(before: Sequence[bool], after: Sequence[bool]) -> GeneralCheck:
+    """The comparison of answers to the same questions."""
+    new, old = ({("general", at): right for at, right in enumerate(side)} for side in (after, before))
+    found = paired(new, old).interval
+    return GeneralCheck("parent", found.n, mean(before), mean(after), found.low, found.high, 0.05)
+
+
+@pytest.mark.parametrize("questions", [5, 20, 50, 200])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.15])
+@pytest.mark.parametrize("drop", [0.0, 0.05])
+def test_a_training_that_drops_no_more_than_the_bound_is_seldom_called_forgetting(
+    questions: int, share: float, drop: float
+) -> None:
+    chance, alarms, trials = random.Random(0), 0, 1000
+    for _ in range(trials):
+        draws = [chance.random() for _ in range(questions)]
+        before = [draw >= share for draw in draws]
+        after = [draw < share or draw >= 2 * share + drop for draw in draws]
+        alarms += changed(before, after).forgets
+    assert alarms <= 0.05 * trials
+
+
+def test_the_number_of_questions_that_would_decide_is_named() -> None:
+    before, after = [True] * 20, [False] * 3 + [True] * 17
+    check = changed(before, after)
+    assert check.undecided and check.needed is not None and check.needed > 20
+    assert f"too few questions to compare the drop with `general.max_drop` 0.05: about {check.needed:,}" in check.text
+    times = -(-check.needed // 20) + 1
+    assert changed(before * times, after * times).forgets
+    same = changed(before * 10, before * 10)
+    assert not same.undecided and same.needed is None and "no drop of more than" in same.text
 
 
 def test_a_changed_file_is_a_new_version_and_the_same_file_is_stored_once(small: Config, tmp_path: Path) -> None:
