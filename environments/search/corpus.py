@@ -163,8 +163,11 @@ class FolderCorpus(Corpus):
 
     def _inside(self, path: Path) -> Path | None:
         """Returns the real path of a file in the folder; None for any other path, also behind a symbolic link."""
-        real = path.resolve()
-        return real if real.is_relative_to(self._folder) and real.is_file() else None
+        try:
+            real = path.resolve()
+            return real if real.is_relative_to(self._folder) and real.is_file() else None
+        except (ValueError, OSError):  # a name with a null character, or one that is too long
+            return None
 
 
 class ZimCorpus(Corpus):

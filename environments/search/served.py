@@ -58,6 +58,8 @@ class Visit:
     """Ids of pages that the visit can neither find nor open."""
     opened: list[str] = field(default_factory=list[str])
     """Ids of the opened pages, in order; a page that is opened again is listed again."""
+    pictures: set[str] = field(default_factory=set[str])
+    """Ids of the pictures on the opened pages; others are not served."""
     searches: list[str] = field(default_factory=list[str])
     """Texts of the searches, in order."""
 
@@ -139,8 +141,11 @@ class SearchServer(LoopbackServer):
         return _document(page.title, self._article(page, visit))
 
     async def _picture(self, request: Request) -> Response:
-        found = self._corpus.picture(request.path_params["key"]) if self._visit(request) is not None else None
-        return _refused() if found is None else Response(found[0], media_type=found[1], headers=_HEADERS)
+        if (visit := self._visit(request)) is None:
+            return _refused()
+        key = request.path_params["key"]
+        found = self._corpus.picture(key) if key in visit.pictures else None
+        return self._missing() if found is None else Response(found[0], media_type=found[1], headers=_HEADERS)
 
     async def _not_found(self, request: Request, error: Exception) -> Response:
         return _refused() if self._visit(request) is None else self._missing()
@@ -159,6 +164,7 @@ class SearchServer(LoopbackServer):
                 return None
             key = unquote(parts.path.removeprefix("/page/"))
             if name == "src":
+                visit.pictures.add(key)
                 return f"/picture/{quote(key)}"
             target = self._corpus.target(key)
             mark = f"#{parts.fragment}" if parts.fragment else ""

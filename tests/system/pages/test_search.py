@@ -15,7 +15,7 @@ from benchmarks.search import bars, measured
 from environments.pool import SandboxPool
 from environments.registry import require
 from environments.search.environment import SearchConfig, SearchEnvironment, SearchReward, SearchSandbox
-from environments.search.served import ORIGIN, SITE
+from environments.search.served import ORIGIN, SITE, VISIT
 from models.completion import Completion
 from models.explorer import PageExplorer
 from models.families.dialects import parse_reply
@@ -287,6 +287,36 @@ def test_a_judge_scores_answers_only_where_the_config_asks_for_it(
     rewards = [0.9] * len(ANSWERS) if judged else [*ANSWERS.values()]
     assert [record.trajectory.reward for record in records] == pytest.approx(rewards)
     assert Generous.asked - before == (len(ANSWERS) if judged else 0)
+
+
+def test_pictures_are_served_on_opened_pages_only_and_other_names_are_no_pages(
+    lamps: tuple[SearchEnvironment, list[str]],
+) -> None:
+    folder = Path(lamps[0].config.corpus)
+    (folder / "hidden.png").write_bytes(PIXEL)
+    paths = ("own.png", "hidden.png", "none.png", "a%00b.png", f"{'a' * 3000}.png")
+
+    async def ask(sandbox: SearchSandbox) -> list[list[int]]:
+        found = list[list[int]]()
+        for address in ("/", "/page/hidden.html", "/page/index.html"):
+            await sandbox.perform(act.Navigate(content=address))
+            async with httpx.AsyncClient(trust_env=False) as client:
+                headers = {"host": SITE, VISIT: sandbox._visit_id}
+                server = f"http://{sandbox._server.address}/picture"
+                found.append([(await client.get(f"{server}/{one}", headers=headers)).status_code for one in paths])
+        return found
+
+    assert leased(lamps[0], ask) == [[[404] * 5, [404] * 5, [200, 404, 404, 404, 404]]]
+
+
+def test_a_narrow_start_page_is_not_scrolled() -> None:
+    section = SearchConfig(kind="search", browsers=1, pages=1, width=320, height=480)
+
+    async def look(sandbox: SearchSandbox) -> list[int]:
+        return await sandbox.web.evaluate("[scrollX, document.documentElement.scrollWidth - innerWidth]")
+
+    scrolled, wider = leased(SearchEnvironment("search", section), look)[0]
+    assert scrolled == 0 and wider <= 0
 
 
 def test_a_partly_right_set_has_its_share_below_a_success() -> None:

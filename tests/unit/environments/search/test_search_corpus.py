@@ -120,6 +120,7 @@ def test_nothing_outside_the_folder_is_a_page_or_a_picture(tmp_path: Path) -> No
     assert "link.html" not in list(corpus.listed())
     assert corpus.page("../secret.html") is corpus.page("link.html") is corpus.page("notes.txt") is None
     assert corpus.picture("../secret.png") is corpus.picture("notes.txt") is None
+    assert corpus.picture("a\0b.png") is corpus.picture(f"{'a' * 3000}.png") is None
     assert corpus.picture("own.png") == (b"png", "image/png")
 
 
