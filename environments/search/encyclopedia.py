@@ -9,7 +9,7 @@ import datetime
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from html import escape
 from urllib.parse import quote
 
@@ -65,7 +65,14 @@ class Encyclopedia:
 
     def of(self, kind: str, split: SeedSplit) -> list[Subject]:
         """Lists the subjects of a kind in a split."""
-        return [one for one in self.subjects if one.kind == kind and one.split == split]
+        return self._members.get((kind, split), [])
+
+    @cached_property
+    def _members(self) -> Mapping[tuple[str, str], list[Subject]]:
+        found: dict[tuple[str, str], list[Subject]] = {}
+        for one in self.subjects:
+            found.setdefault((one.kind, one.split), []).append(one)
+        return found
 
     def linking(self, kind: str, relation: str, title: str) -> list[Subject]:
         """Lists the subjects of a kind that have a relation to a title."""

@@ -196,7 +196,7 @@ class SearchConfig(ChromiumConfig):
 
     seed: Whole = 0
     """Seed of the generated encyclopedia. Another seed has other pages and questions."""
-    articles: Annotated[int, Field(ge=200, le=20_000)] = 300
+    articles: Annotated[int, Field(ge=200, le=20_000)] = 2_500
     """Number of pages of the generated encyclopedia."""
     corpus: str = ""
     """Your own corpus instead of the generated one: a folder of HTML files, or a ZIM file (`.zim`), relative to the

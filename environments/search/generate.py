@@ -8,14 +8,17 @@ import datetime
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from environments.search.answers import RightAnswer
-from environments.search.encyclopedia import Encyclopedia, Subject
+from environments.search.encyclopedia import Encyclopedia, Subject, encyclopedia_of
 from environments.search.questions import SearchQuestion
-from schemas.tables.trajectory import SeedSplit, split_of
+from schemas.tables.trajectory import SPLIT_STARTS, SeedSplit, split_of
 
 Evidence = tuple[tuple[str, ...], ...]
 MAX_PAGES = 5
+DISTINCT = 1_000
+"""Number of seeds of each split that ask distinct questions as far as the encyclopedia has them."""
 _DRAWS = 500
 """Maximum draws for a question; the smallest encyclopedia needs far fewer."""
 
@@ -124,23 +127,21 @@ class QuestionGenerator:
     def old_towns(self) -> SearchQuestion | None:
         """Asks for the towns on a river that are older than a year."""
         river, towns = self._river()
-        years = sorted(_number(town, "founded") for town in towns)
-        year = self._chance.choice(years[1:])
+        year = self._year_among([_number(town, "founded") for town in towns])
         older = tuple(town.title for town in towns if _number(town, "founded") < year)
         text = f"Which towns on the {river.title} were founded before the year {year}?"
         question = SearchQuestion(text, RightAnswer(older), ((river.title,), *((town.title,) for town in towns)))
         return question if older else None
 
     def old_staff(self) -> SearchQuestion | None:
-        """Asks for the number of a company's people who were born before a year."""
+        """Asks for a company's people who were born before a year; their number could be guessed from the year."""
         (company,) = self._draw("company")
         staff = self._encyclopedia.linking("person", "employer", company.title)
-        year = self._chance.randrange(1860, 1890)
-        older = sum(_date(person, "born").year < year for person in staff)
-        text = f"How many of the people on the staff of {company.title} were born before the year {year}?"
-        return SearchQuestion(
-            text, RightAnswer(older, "people"), ((company.title,), *((person.title,) for person in staff))
-        )
+        year = self._year_among([_date(person, "born").year for person in staff])
+        older = tuple(person.title for person in staff if _date(person, "born").year < year)
+        text = f"Which people on the staff of {company.title} were born before the year {year}?"
+        question = SearchQuestion(text, RightAnswer(older), ((company.title,), *((person.title,) for person in staff)))
+        return question if older else None
 
     def born_and_employed(self) -> SearchQuestion | None:
         """Asks for the person who was born in a town and works for a company."""
@@ -192,6 +193,10 @@ class QuestionGenerator:
         text = f"How many years after the town of its seat was {company.title} founded?"
         return SearchQuestion(text, RightAnswer(years, "years"), ((company.title,), (town.title,)))
 
+    def _year_among(self, years: Sequence[int]) -> int:
+        """Draws a year that is later than the first of some years, and at most the last, unless all are equal."""
+        return self._chance.randint(min(min(years) + 1, max(years)), max(years))
+
     def _river(self) -> tuple[Subject, Sequence[Subject]]:
         (river,) = self._draw("river")
         return river, self._encyclopedia.linking("town", "river", river.title)
@@ -229,16 +234,37 @@ QUESTION_FORMS: Mapping[str, tuple[QuestionForm, ...]] = {
 def draw_question(encyclopedia: Encyclopedia, template: str, seed: int) -> SearchQuestion:
     """Generates the question of a task and a seed, about subjects of the seed's split.
 
+    The first `DISTINCT` seeds of a split ask distinct questions; if there are fewer questions, they repeat in turn.
+
     Raises:
         RuntimeError: the encyclopedia has no such question, which does not happen with 200 or more pages.
     """
-    chance = random.Random(f"{template} {seed}")
-    generator = QuestionGenerator(encyclopedia, split_of(seed), chance)
+    split = split_of(seed)
+    if (number := seed - SPLIT_STARTS[split]) < DISTINCT:
+        questions = _distinct(encyclopedia.seed, len(encyclopedia.subjects), template, split)
+        return questions[number % len(questions)]
+    return _drawn(encyclopedia, template, split, random.Random(f"{template} {seed}"))
+
+
+@cache
+def _distinct(seed: int, pages: int, template: str, split: SeedSplit) -> Sequence[SearchQuestion]:
+    """Draws up to `DISTINCT` questions of different texts; ends when `_DRAWS` draws in turn are repeats."""
+    encyclopedia, chance = encyclopedia_of(seed, pages), random.Random(f"{template} {split}")
+    found, repeats = dict[str, SearchQuestion](), 0
+    while len(found) < DISTINCT and repeats < _DRAWS:
+        question = _drawn(encyclopedia, template, split, chance)
+        repeats = repeats + 1 if question.text in found else 0
+        found.setdefault(question.text, question)
+    return tuple(found.values())
+
+
+def _drawn(encyclopedia: Encyclopedia, template: str, split: SeedSplit, chance: random.Random) -> SearchQuestion:
+    generator = QuestionGenerator(encyclopedia, split, chance)
     for _ in range(_DRAWS):
         question = chance.choice(QUESTION_FORMS[template])(generator)
         if question is not None and _needs_reading(question):
             return question
-    raise RuntimeError(f"{template} has no question for seed {seed}")
+    raise RuntimeError(f"{template} has no question in the split {split}")
 
 
 def _needs_reading(question: SearchQuestion) -> bool:
