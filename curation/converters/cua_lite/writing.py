@@ -102,9 +102,15 @@ class SampleWriter:
         return WrittenSample(chat.images, chat.messages, metadata)
 
 
+PORTRAIT = 1.6
+"""Height of a screen, in widths, from which it counts as a phone's: phones begin at 16:9."""
+
+
 def _platform(record: Exchanged) -> str:
     types = {action.type for step in record.steps for action in step.actions}
-    return "mobile" if types & {*PHONE} else "browser" if types & {*WEB} else "desktop"
+    screen = record.steps[0].screen
+    phone = types & {*PHONE} or screen.height >= PORTRAIT * screen.width
+    return "mobile" if phone else "browser" if types & {*WEB} else "desktop"
 
 
 def _facts(record: Exchanged) -> dict[str, Any]:

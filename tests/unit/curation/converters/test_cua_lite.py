@@ -354,6 +354,16 @@ SEEN = Exchanged(
 )
 
 
+@pytest.mark.parametrize(("size", "platform"), [((45, 100), "mobile"), ((160, 210), "desktop"), ((100, 45), "desktop")])
+def test_taps_on_a_phones_screen_are_a_phones(size: tuple[int, int], platform: str, tmp_path: Path) -> None:
+    steps = (ExchangedStep(picture(1, *size), actions=(Click(x=0.5, y=0.5),)),)
+    record = Exchanged("a", "Go.", steps, True, None, About(lake="l", trajectory_id="a"))
+    folder = written(CuaLite(), [record], tmp_path)
+    assert [one.relative_to(folder).parts[2] for one in folder.rglob("*.parquet")] == [platform]
+    (again,) = taken(CuaLite(), folder)
+    assert again.steps == steps
+
+
 def test_questions_about_a_trajectorys_screens_are_rows_next_to_it(tmp_path: Path) -> None:
     folder = written(CuaLite(), [SEEN], tmp_path / "local")
     assert sorted(str(one.relative_to(folder / "cua-lite" / "flywheel")) for one in folder.rglob("*.parquet")) == [
