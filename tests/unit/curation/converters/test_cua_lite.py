@@ -18,6 +18,7 @@ from curation.converters.exchanged import MOST_SEED, About, Exchanged, Exchanged
 from curation.converters.files import ImportSource
 from schemas.action import (
     CallUser,
+    Click,
     Drag,
     Finished,
     Hotkey,
