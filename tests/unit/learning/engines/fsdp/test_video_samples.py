@@ -15,6 +15,7 @@ from learning.algorithms.method import method_of
 from learning.data.sample import Screenshots, TrainSample, read_samples, write_samples, write_screenshots
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.chats import Chats, FrameGroup
+from learning.engines.fsdp.model import load_model
 from learning.engines.fsdp.phases import precomputed_of
 from learning.learner import Learner
 from models.families.processor import read_video_rule
@@ -84,14 +85,14 @@ def test_positions_and_features_are_those_of_the_models_own_video_path(folder: P
     encoder = chats(folder, kind)
     chat, measure = encoder.encode(SAMPLE), encoder.measure(SAMPLE)
     model: Any = AutoModelForImageTextToText.from_pretrained(folder / kind, dtype=torch.float32)
-    core = model.base_model
+    core, trained = model.base_model, load_model(folder / kind).float().base_model
     shown = [encoder.pixels(group) for group in measure.digests]
     pixels, grids = torch.cat([one for one, _ in shown]), torch.stack([grid for _, grid in shown])
     assert torch.equal(grids, chat.grids)
     whole = chat.shapes["video_grid_thw"]
     theirs = core.get_video_features(pixel_values_videos=pixels, video_grid_thw=whole, return_dict=True)
-    ours = core.get_image_features(
-        pixel_values=pixels, image_grid_thw=grids, return_dict=True, **precomputed_of(core.visual, grids)
+    ours = trained.get_image_features(
+        pixel_values=pixels, image_grid_thw=grids, return_dict=True, **precomputed_of(trained.visual, grids)
     )
     assert torch.allclose(torch.cat(list(theirs.pooler_output)), torch.cat(list(ours.pooler_output)), atol=1e-5)
     found, _ = core.get_rope_index(input_ids=chat.ids[None], mm_token_type_ids=chat.kinds[None], **chat.shapes)
