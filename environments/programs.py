@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from common.process import theirs
 from common.supervisor import supervised
@@ -81,6 +81,26 @@ def asked(command: Sequence[str], limit_s: float) -> str:
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, output, error)
     return output
+
+
+def asked_json(words: Sequence[str], limit_s: float, failed: str) -> Any:
+    """Runs a program, and returns the JSON in the last line that it prints.
+
+    Args:
+        words: the program and its arguments.
+        limit_s: time limit in seconds.
+        failed: beginning of the message of a failure.
+
+    Raises:
+        FlywheelError: the program fails, or its last line is no JSON.
+    """
+    try:
+        return json.loads(asked(words, limit_s).strip().splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr or "").strip().splitlines()[-1:] or ["no output"]
+        raise FlywheelError(f"{failed}: {reason[0][:300]}") from error
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        raise FlywheelError(f"{failed}: {error}"[:300]) from error
 
 
 def run(

@@ -7,13 +7,12 @@ benchmark.
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from environments.programs import alone, asked, run
+from environments.programs import alone, asked_json, run
 from environments.webapp.build import Built, built_once
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import UsageError
 
 PACKAGE, CHECKOUT, TASKS, SUITE = "android_world", "checkout", "tasks.json", "androidworld.toml"
 SCRIPT = Path(__file__).parents[1] / "workers" / "foreign" / "androidworld_worker.py"
@@ -70,14 +69,8 @@ def require_checkout(checkout: Path) -> None:
 
 
 def _listed(checkout: Path, python: Path) -> str:
-    try:
-        text = asked((str(python), "-B", str(SCRIPT), "--list", str(checkout)), LIST_S)
-        return json.dumps(json.loads(text.strip().splitlines()[-1]), ensure_ascii=False, indent=1)
-    except subprocess.CalledProcessError as error:
-        reason = (error.stderr or "").strip().splitlines()[-1:] or ["no output"]
-        raise FlywheelError(f"its {PACKAGE} does not list its tasks: {reason[0][:300]}") from error
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        raise FlywheelError(f"its {PACKAGE} does not list its tasks: {error}"[:300]) from error
+    words = (str(python), "-B", str(SCRIPT), "--list", str(checkout))
+    return json.dumps(asked_json(words, LIST_S, f"its {PACKAGE} does not list its tasks"), ensure_ascii=False, indent=1)
 
 
 def _suite(tasks: str) -> str:

@@ -7,13 +7,12 @@ without MobileGym's Python, and `mobilegym.toml` is a config with all of them.
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from environments.programs import alone, asked
+from environments.programs import alone, asked_json
 from environments.webapp.build import Built, build_one
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import UsageError
 
 DIST, CHECKOUT, TASKS, SUITE = "dist", "checkout", "tasks.json", "mobilegym.toml"
 SCRIPT = Path(__file__).parents[1] / "workers" / "foreign" / "mobilegym_worker.py"
@@ -70,14 +69,8 @@ def require_checkout(checkout: Path) -> None:
 
 
 def _listed(checkout: Path, python: Path) -> str:
-    try:
-        text = asked((str(python), "-B", str(SCRIPT), "--list", str(checkout)), LIST_S)
-        return json.dumps(json.loads(text.strip().splitlines()[-1]), ensure_ascii=False, indent=1)
-    except subprocess.CalledProcessError as error:
-        reason = (error.stderr or "").strip().splitlines()[-1:] or ["no output"]
-        raise FlywheelError(f"its bench_env does not list its tasks: {reason[0][:300]}") from error
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        raise FlywheelError(f"its bench_env does not list its tasks: {error}"[:300]) from error
+    words = (str(python), "-B", str(SCRIPT), "--list", str(checkout))
+    return json.dumps(asked_json(words, LIST_S, "its bench_env does not list its tasks"), ensure_ascii=False, indent=1)
 
 
 def _suite(tasks: str) -> str:

@@ -8,6 +8,7 @@ optional folders `exec/`, `hidden/` and `gt/`. Only `instruction.md` is for the 
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from schemas.failure import UsageError
 from schemas.problem import problem_of
+from schemas.tables.task import TaskEntry
 
 META, INSTRUCTION, SETUP, CHECK = "meta.json", "instruction.md", "setup.sh", "check.sh"
 EXEC, HIDDEN, TRUTH = "exec", "hidden", "gt"
@@ -55,16 +57,19 @@ class UdaBundle:
         return {str(one.relative_to(root)): (one.read_bytes(), one.stat().st_mode & 0o777) for one in found}
 
 
-def read_uda_bundles(folder: Path, key: str) -> dict[str, UdaBundle]:
+def read_uda_bundles(named: str | Path, key: str) -> dict[str, UdaBundle]:
     """Reads a bundle, or all bundles in a folder.
 
     Args:
-        folder: the folder.
+        named: the folder; empty if the config names none.
         key: config key with the folder, for messages.
 
     Raises:
-        UsageError: there is no bundle, or one is incomplete; the message names its file and field.
+        UsageError: no folder is named, there is no bundle, or one is incomplete; the message names its file and field.
     """
+    if not named:
+        raise UsageError(f"`{key}` is not set.", "Set it to a folder of bundles.")
+    folder = Path(named).expanduser().absolute()
     if not folder.is_dir():
         raise UsageError(f"`{key}`: {folder} is no folder.", f"Name a folder of bundles, each with {META}.")
     places = [folder] if (folder / META).is_file() else sorted(one.parent for one in folder.glob(f"*/{META}"))
@@ -78,6 +83,27 @@ def read_uda_bundles(folder: Path, key: str) -> dict[str, UdaBundle]:
             raise UsageError(problem, f"Give each bundle an `id` of its own in {META}.")
         found[bundle.bundle_id] = bundle
     return found
+
+
+def entries_of(bundles: Iterable[str], kind: str, max_steps: int) -> dict[str, TaskEntry]:
+    """Makes the entry of each bundle's task, by its id.
+
+    Args:
+        bundles: ids.
+        kind: tag of the environment's kind.
+        max_steps: limit of steps of each task.
+    """
+    return {
+        name: TaskEntry(
+            instruction="{}",
+            tags=(kind, "uda-gym"),
+            max_steps=max_steps,
+            lineage=f"uda-gym {name}",
+            deterministic=False,
+            graded=True,
+        )
+        for name in bundles
+    }
 
 
 def _read(place: Path, key: str) -> UdaBundle:

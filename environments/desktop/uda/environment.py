@@ -17,7 +17,7 @@ from environments.desktop.environment import DesktopConfig, DesktopEnvironment, 
 from environments.desktop.isolation import require_walls
 from environments.desktop.sandbox import FIRST_REST_S, DesktopSandbox, begin, open_programs
 from environments.desktop.tasks.task import DesktopTask
-from environments.desktop.uda.bundles import CHECK, EXEC, HIDDEN, SETUP, TRUTH, UdaBundle, read_uda_bundles
+from environments.desktop.uda.bundles import CHECK, EXEC, HIDDEN, SETUP, TRUTH, UdaBundle, entries_of, read_uda_bundles
 from environments.desktop.uda.verdict import NO_VERDICT, PYTHON_SAFE, WORKSPACE, Proofs, no_verdict, score_of
 from environments.host import Host, NoHost
 from environments.verifier import Verifier
@@ -203,9 +203,7 @@ class UdaEnvironment(DesktopEnvironment):
     def bundles(self) -> Mapping[str, UdaBundle]:
         """Returns the bundles by their ids; raises UsageError for an incomplete one."""
         key = f"environments.{self.name}.bundles"
-        if not self.settings.bundles:
-            raise UsageError(f"`{key}` is not set.", "Set it to a folder of bundles.")
-        return read_uda_bundles(Path(self.settings.bundles).expanduser().absolute(), key)
+        return read_uda_bundles(self.settings.bundles, key)
 
     @property
     def templates(self) -> Mapping[str, DesktopTask]:
@@ -215,17 +213,7 @@ class UdaEnvironment(DesktopEnvironment):
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
         """Returns an entry for each bundle."""
-        return {
-            name: TaskEntry(
-                instruction="{}",
-                tags=("desktop", "uda-gym"),
-                max_steps=self.settings.max_steps,
-                lineage=f"uda-gym {name}",
-                deterministic=False,
-                graded=True,
-            )
-            for name in self.bundles
-        }
+        return entries_of(self.bundles, "desktop", self.settings.max_steps)
 
     @property
     def lineage(self) -> str:

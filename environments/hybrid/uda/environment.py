@@ -21,7 +21,17 @@ from typing import Annotated, ClassVar, cast
 from pydantic import Field
 
 from environments.chromium.browser import Browser
-from environments.desktop.uda.bundles import CHECK, EXEC, HIDDEN, META, SETUP, TRUTH, UdaBundle, read_uda_bundles
+from environments.desktop.uda.bundles import (
+    CHECK,
+    EXEC,
+    HIDDEN,
+    META,
+    SETUP,
+    TRUTH,
+    UdaBundle,
+    entries_of,
+    read_uda_bundles,
+)
 from environments.desktop.uda.verdict import NO_VERDICT, PYTHON_SAFE, STATE, WORKSPACE, Proofs, no_verdict, score_of
 from environments.hybrid.bubblewrap import DISKS, WORK, Mounts, SandboxLimits, owner
 from environments.hybrid.environment import HybridConfig, HybridEnvironment
@@ -279,9 +289,7 @@ class UdaHybridEnvironment(HybridEnvironment):
     def bundles(self) -> Mapping[str, UdaBundle]:
         """Returns the bundles by their ids; raises UsageError for an incomplete one, or one that needs a desktop."""
         key = f"environments.{self.name}.bundles"
-        if not self.settings.bundles:
-            raise UsageError(f"`{key}` is not set.", "Set it to a folder of bundles.")
-        found = read_uda_bundles(Path(self.settings.bundles).expanduser().absolute(), key)
+        found = read_uda_bundles(self.settings.bundles, key)
         for bundle in found.values():
             _require_no_desktop(bundle, key)
         return found
@@ -289,17 +297,7 @@ class UdaHybridEnvironment(HybridEnvironment):
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
         """Returns an entry for each bundle."""
-        return {
-            name: TaskEntry(
-                instruction="{}",
-                tags=("hybrid", "uda-gym"),
-                max_steps=self.settings.max_steps,
-                lineage=f"uda-gym {name}",
-                deterministic=False,
-                graded=True,
-            )
-            for name in self.bundles
-        }
+        return entries_of(self.bundles, "hybrid", self.settings.max_steps)
 
     @property
     def lineage(self) -> str:
