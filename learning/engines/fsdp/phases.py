@@ -129,7 +129,8 @@ class RankWork:
     documents: int
     """Number of sequences of the step."""
     owners: Tensor
-    """(n,) number of each token's document among the packed ones; for padding, the number of packed documents."""
+    """(n,) number of each token's document, or one of its documents, among the packed ones; for padding, the number of
+    packed documents."""
     lengths: Tensor
     """(packed documents,) lengths in tokens."""
     places: Tensor
@@ -420,7 +421,8 @@ class WorkMaker:
         held = positions[:, None, here] if axes > 1 else positions[:, here]
         asked = (places, targets[here][places], tokens, rows, temperatures)
         lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
-        owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
+        held_by = torch.tensor([*(one.document for one in segments), len(chats)])
+        owners = held_by.repeat_interleave(torch.tensor([*(one.end - one.start for one in segments), blank]))[here]
         packed = PackedDocuments.sharing(segments) if shared else PackedDocuments.of(edges, ranks)
         if self._gap is not None:
             packed.chunks = DocumentChunks.of([end - first for first, end in pairwise(edges)], self._gap)
