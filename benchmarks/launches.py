@@ -198,7 +198,7 @@ def count_token(model: Path) -> Row:
                 local.generate(chat, range(4), 1.0, tokens)
             found.append(counted.calls.total())
     calls = (found[1] - found[0]) / (TOKENS[1] - TOKENS[0])
-    if (slots := local._slots) is None:  # `generate` of the library captures nothing
+    if (slots := local.batch.slots) is None:  # `generate` of the library captures nothing
         return {"token_calls": calls, "token_launches": calls}
     with torch.inference_mode(), rows_attention_of(local.model), Launches("cpu") as counted:
         slots._step()
@@ -209,10 +209,10 @@ def count_token(model: Path) -> Row:
 @contextmanager
 def _endless(local: TransformersModel) -> Iterator[None]:
     """Lets no reply end early."""
-    held = local.model.generation_config.eos_token_id, local._ends
-    local.model.generation_config.eos_token_id, local._ends = None, frozenset()
+    held = local.model.generation_config.eos_token_id, local.batch.ends
+    local.model.generation_config.eos_token_id, local.batch.ends = None, frozenset()
     yield
-    local.model.generation_config.eos_token_id, local._ends = held
+    local.model.generation_config.eos_token_id, local.batch.ends = held
 
 
 def measure(chosen: argparse.Namespace) -> list[Row]:

@@ -22,12 +22,18 @@ class LanguageModel(ABC):
     """Section of the backend's own keys under `policy.options`; without keys by default."""
     max_concurrency: int = 0
     """Maximum calls at once, with one chat each; 0 means one batch at a time."""
+    remote: bool = False
+    """Whether another process answers, so that nothing waits for it at the end."""
 
     @abstractmethod
     def __init__(self, directory: Path, config: PolicyConfig, version: str) -> None: ...
 
     def begin(self) -> None:  # noqa: B027  (most have nothing to do)
-        """Does for a remote backend, which holds one model at a time, what `models.policy.Policy.begin` describes."""
+        """Does for a backend that holds one model at a time what `models.policy.Policy.begin` describes."""
+
+    def renewed(self, directory: Path, config: PolicyConfig, version: str) -> "LanguageModel":
+        """Returns a model of other weights of the same kind, which takes over from this one at its `begin`."""
+        return type(self)(directory, config, version)
 
     @abstractmethod
     def generate(

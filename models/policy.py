@@ -43,6 +43,8 @@ class Policy(ABC):
     """Whether the policy needs the actions of the environment's own scripts. A trained policy never gets them."""
     max_concurrency: int = 0
     """Maximum calls at once, with one context each (a server makes its own batches); 0 means one batch at a time."""
+    remote: bool = False
+    """Whether another process answers, so that an ending actor does not wait for it."""
 
     def begin(self) -> None:  # noqa: B027  (most have nothing to do)
         """Takes over from another policy whose calls may still be in flight.

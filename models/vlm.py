@@ -1,5 +1,6 @@
 """Runs the vision-language policy: any Hugging Face image-text-to-text directory, its family and its backend."""
 
+import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -42,18 +43,29 @@ class VlmPolicy(Policy):
 
     def __init__(self, directory: Path, config: PolicyConfig, version: str = "") -> None:
         self.version = version or directory.name
-        self._directory, self._compared = directory, False
+        self._directory, self._config, self._compared = directory, config, False
         self.family = family_of(config, directory)
         self.dialect = self.family.dialect
         backend = BACKENDS.class_of(backend_of(config, directory))
         options_of(backend.options, config.options, "policy.options")
         self.model = backend(directory, config, self.version)
-        self.max_concurrency = self.model.max_concurrency
+        self.max_concurrency, self.remote = self.model.max_concurrency, self.model.remote
         self._max_tokens = config.max_new_tokens or self.family.reply_tokens(config.template)
         self._thinks = config.thoughts
 
+    def renewed(self, directory: Path, version: str) -> "VlmPolicy":
+        """Returns a policy with other weights of the same kind of model, which takes over from this one at its `begin`.
+
+        Raises:
+            CheckpointError: the directory is missing or broken.
+        """
+        made = copy.copy(self)
+        made.version, made._directory, made._compared = version, directory, False
+        made.model = self.model.renewed(directory, self._config, version)
+        return made
+
     def begin(self) -> None:
-        """Loads the policy's weights on its remote backend, if any."""
+        """Loads the policy's weights on a backend that holds one model at a time."""
         self.model.begin()
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:

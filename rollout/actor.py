@@ -53,7 +53,7 @@ class Actor:
         self._policy, self._temperature, self._newer = policy, temperature, newer
         self._batch = 1 if policy.max_concurrency else MAX_BATCH
         self._free = max(1, policy.max_concurrency)
-        self._close_s = 0.0 if policy.max_concurrency else CLOSE_S
+        self._close_s = 0.0 if policy.remote else CLOSE_S
         self._waiting: list[tuple[Context, asyncio.Future[Completion]]] = []
         self._serving: set[asyncio.Task[None]] = set()
         self._begun: Policy | None = None

@@ -100,14 +100,14 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
     _refuse_small(model)
     from learning.algorithms.method import method_of
     from learning.engines.fsdp.census import sizes_at
-    from learning.planning.memory import MemoryRecipe
+    from learning.planning.memory import MemoryRecipe, generator_bytes
 
     method = method_of(train)
+    network, shape = sizes_at(model, train.lora)
     asked = MemoryRecipe.of(
         train, ranks=there.ranks, tokens=0, targets=0, patches=0, compute=4 if train.precision == "float32" else 2,
-        networks=method.networks(train),
+        networks=method.networks(train), generator=generator_bytes(network, config.policy, train),
     )  # fmt: skip
-    network, shape = sizes_at(model, train.lora)
     if asked.four_bits and network.language.experts:
         raise UsageError(
             "`train.memory.frozen=nf4`: the experts of this model are not linear layers.",

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from learning.planning.step_plan import PieceMemory
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 
 N = TypeVar("N", int, float)
@@ -263,6 +264,8 @@ class MemoryRecipe:
     """Number of networks: 2 with a separate critic."""
     repeated: bool = True
     """Whether a step has several micro-batches, so that gradients of earlier ones exist during the later ones."""
+    generator: int = 0
+    """Bytes of a process that rolls out on the same GPU meanwhile (`generator_bytes`)."""
     cuda: bool = True
     """Whether a GPU computes; driver and allocator then use memory, too."""
 
@@ -328,7 +331,20 @@ def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
         "gradients": MASTER * trained * summed * recipe.repeated,
         "moments": 2 * _moment_bytes(recipe) * trained * share,
         "copies": recipe.compute * trained * recipe.networks * (recipe.copies and recipe.compute != MASTER),
+        "generator": recipe.generator,
     }
+
+
+def generator_bytes(network: Network, policy: PolicyConfig, train: TrainConfig) -> int:
+    """Estimates the bytes of the process that rolls out on the same GPU while a training streams; 0 if none does.
+
+    It holds bf16 weights, the caches of `policy.prefix_mb` and `policy.seen_screens_mb`, and replies, for which as much
+    is assumed as for kept prompts.
+    """
+    if not train.stream.on or policy.acts_on_server or policy.device == "cpu" or policy.precision == "int8":
+        return 0
+    caches = 2 * policy.prefix_mb + policy.seen_screens_mb
+    return int(CONTEXT) + 2 * network.weights + caches * 1_000_000
 
 
 def holds_copies(network: Network, recipe: MemoryRecipe, room: int) -> bool:
@@ -343,7 +359,7 @@ def holds_copies(network: Network, recipe: MemoryRecipe, room: int) -> bool:
     if recipe.ranks > 1 or recipe.offload or recipe.parallel_experts or (frozen and recipe.frozen != recipe.compute):
         return False
     each = 2 * MASTER + 2 * recipe.moment + recipe.compute
-    return recipe.networks * (each * trained + recipe.compute * frozen) <= COPIES * room
+    return recipe.networks * (each * trained + recipe.compute * frozen) <= COPIES * (room - recipe.generator)
 
 
 def _in_four_bits(network: Network, recipe: MemoryRecipe) -> int:

@@ -113,6 +113,11 @@ class Prefixes:
         self._kept[prompt] = cache
         self.held += _bytes(cache.held())
 
+    def clear(self) -> None:
+        """Drops all prompts."""
+        while self._kept:
+            self._drop(next(iter(self._kept)))
+
     def trim(self) -> None:
         """Drops the least recently used prompts until the bound holds."""
         while self.held > self._most:

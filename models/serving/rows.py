@@ -266,7 +266,7 @@ class Slots:
     def __init__(
         self, model: Any, count: int, axes: int, temperature: float, reply: int, room: int, ends: Sequence[int]
     ) -> None:
-        self.key, self.room = (count, axes, temperature, reply), room
+        self.count, self.key, self.room = count, (axes, temperature, reply), room
         device = model.device
         self._model, self._temperature, self._graph = model, temperature, None
         self._keys: dict[int, Tensor] = {}
@@ -301,7 +301,7 @@ class Slots:
 
     def _allocate(self, like: PromptCache) -> None:
         """Allocates memory for every layer of a prompt."""
-        count, room = self.key[0], self.room
+        count, room = self.count, self.room
         for layer, pair in like.keys.items():
             made = [one.new_zeros(count, one.shape[1], room, one.shape[3]) for one in pair]
             self._keys[layer], self._values[layer] = made
@@ -309,22 +309,33 @@ class Slots:
             shaped = inputs.new_zeros(count, *inputs.shape[1:]), recurrent.new_zeros(count, *recurrent.shape[1:])
             self._states[layer] = DeltaState(shaped, fixed=True)
 
-    def grown(self, room: int) -> "Slots":
-        """Gives every row more room, and returns the slots; a GPU captures a step again."""
-        more = room - self.room
-        self._keys, self._values = (
-            {layer: F.pad(one, (0, 0, 0, more)) for layer, one in held.items()} for held in (self._keys, self._values)
-        )
-        self._columns, self.room, self._graph = torch.arange(room, device=self._columns.device), room, None
-        return self
+    def grown(self, count: int, room: int) -> "Slots":
+        """Returns slots with more rows, or more room in each row, that go on with these replies.
 
-    def run(self, held: Sequence[int]) -> list[int]:
-        """Samples tokens until a row in one of these slots has ended; returns the slots of all that have."""
+        A GPU captures a step again.
+        """
+        made = Slots(self._model, count, *self.key, room, self._ends.tolist())
+        more = room - self.room, count - self.count
+        made._keys, made._values = (
+            {layer: F.pad(one, (0, 0, 0, more[0], 0, 0, 0, more[1])) for layer, one in held.items()}
+            for held in (self._keys, self._values)
+        )
+        for layer, state in self._states.items():
+            inputs, recurrent = (F.pad(one, (0, 0) * (one.ndim - 1) + (0, more[1])) for one in state.pair)
+            made._states[layer] = DeltaState((inputs, recurrent), fixed=True)
+        for new, old in zip((*made._rows, made._draws), (*self._rows, self._draws), strict=True):
+            new[: self.count] = old
+        made._positions[:, : self.count] = self._positions
+        return made
+
+    def run(self, held: Sequence[int], stop: Callable[[], bool] = lambda: False) -> list[int]:
+        """Samples tokens until a row in one of these slots has ended, or `stop`; returns the slots of all that have."""
         while True:
             for _ in range(EVERY[self._ids.device.type]):
                 self._step_all()
             finished = (self._ended | (self._taken >= self._tokens.shape[1])).flatten().tolist()
-            if ended := [slot for slot in held if finished[slot]]:
+            ended = [slot for slot in held if finished[slot]]
+            if ended or stop():
                 return ended
 
     def _step_all(self) -> None:
@@ -363,9 +374,15 @@ class Slots:
         return 0
 
     @property
+    def _rows(self) -> list[Tensor]:
+        """What a step changes of each row, (rows, ...)."""
+        return [self._lengths, self._ids, self._taken, self._ended, self._tokens, self._logprobs]
+
+    @property
     def _state(self) -> list[Tensor]:
-        rows = [self._lengths, self._ids, self._taken, self._ended, self._positions, self._tokens, self._logprobs]
-        return [*rows, *(one for state in self._states.values() for one in state.pair)]
+        """All that a step changes but keys and values."""
+        states = (one for state in self._states.values() for one in state.pair)
+        return [*self._rows, self._positions, *states]
 
     def _step(self) -> None:
         base = self._model.base_model

@@ -51,6 +51,11 @@ class SeenScreens:
         pooled, *deeper = ([found[name][layer] for name in names] for layer in range(len(found[names[0]])))
         return self._made(pooler_output=pooled, **({"deepstack_features": deeper} if self._deep else {}))
 
+    def clear(self) -> None:
+        """Forgets all screens."""
+        self._kept.clear()
+        self._held = 0
+
     def _keep(self, name: Hashable, layers: tuple[Tensor, ...]) -> None:
         if name not in self._kept:
             self._kept[name] = tuple(layer.clone() for layer in layers)  # a slice would keep its whole batch in memory

@@ -41,6 +41,8 @@ class ServerModel(LanguageModel):
         transport: carries requests, for tests.
     """
 
+    remote = True
+
     def __init__(
         self, directory: Path, config: PolicyConfig, version: str, transport: httpx.BaseTransport | None = None
     ) -> None:

@@ -38,7 +38,12 @@ Write = Callable[[list[FinishedTrajectory]], None]
 
 
 def roll_out_and_train(
-    config: Config, lake: Lake, recipe: PolicyRecipe, planned: Sequence[PlannedTrajectory], policy: Policy, write: Write
+    config: Config,
+    lake: Lake,
+    recipe: PolicyRecipe,
+    planned: Sequence[PlannedTrajectory],
+    policy: VlmPolicy,
+    write: Write,
 ) -> Streamed:
     """Roll out the rest of an iteration while a trainer learns from finished trajectories.
 
@@ -65,7 +70,7 @@ def roll_out_and_train(
     ):
         training = thread.submit(trainer.listen, lambda message: _hear(pool, recorder, message))
         pool.feed()
-        with Actor(policy, config.temperature, _newer(config, recipe, folder)) as actor:
+        with Actor(policy, config.temperature, _newer(policy, recipe, folder)) as actor:
             leased_s = _roll_out(config, planned, actor, pool, training, write)
         if not training.done():
             _end(pool, folder, training)
@@ -122,18 +127,18 @@ def _end(pool: StreamPool, folder: StreamFolder, training: Future[TrainerReport]
         folder.end()
 
 
-def _newer(config: Config, recipe: PolicyRecipe, folder: StreamFolder) -> Callable[[], Policy | None]:
-    """Return a function that loads the newest published weights, or returns None if they are loaded already."""
+def _newer(policy: VlmPolicy, recipe: PolicyRecipe, folder: StreamFolder) -> Callable[[], Policy | None]:
+    """Return a function that takes the newest published weights, or returns None if the policy has them already."""
     updates = 0
 
     def newer() -> Policy | None:
-        nonlocal updates
+        nonlocal updates, policy
         found = folder.published()
         if found <= updates:
             return None
         updates = found
-        name = weights_name(recipe.version, recipe.parent, updates)
-        return VlmPolicy(folder.weights(updates), config.policy, version=name)
+        policy = policy.renewed(folder.weights(updates), weights_name(recipe.version, recipe.parent, updates))
+        return policy
 
     return newer
 

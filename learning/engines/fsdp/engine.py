@@ -55,7 +55,7 @@ from learning.engines.optimizer import moments_of
 from learning.job import Job
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.ulysses import GroupPool
-from learning.planning.memory import MemoryRecipe, holds_copies, piece_memory
+from learning.planning.memory import MemoryRecipe, generator_bytes, holds_copies, piece_memory
 from learning.planning.step_plan import MicroBatch, PieceMemory, Rules, SampleLengths, check_plan, digest, plan_step
 from learning.reports import send
 from models.attention import find_kernel
@@ -123,10 +123,9 @@ class Sharded(TrainedNetwork):
             return None
         sizes = {"tokens": 0, "targets": 0, "patches": 0, "networks": method_of(job.train).networks(job.train)}
         compute = 2 if in_half(job.train, self.device) else self.dtype.itemsize
-        network, recipe = (
-            network_of(self._model),
-            MemoryRecipe.of(job.train, ranks=self.world, compute=compute, **sizes),
-        )
+        network = network_of(self._model)
+        generator = generator_bytes(network, job.policy, job.train)
+        recipe = MemoryRecipe.of(job.train, ranks=self.world, compute=compute, generator=generator, **sizes)
         found = piece_memory(network, replace(recipe, copies=holds_copies(network, recipe, room)), room)
         if found.room <= 0:
             raise UsageError(

@@ -40,7 +40,7 @@ def test_a_reply_that_ends_before_the_others_of_its_batch_ends_with_its_end_toke
     model = policy(tmp_path / "model")
     whole = model.act(CONTEXTS, 1.0)
     end = whole[2].token_ids[1]
-    model.model._ends = frozenset([end])  # type: ignore[attr-defined]
+    model.model.batch.ends = frozenset([end])  # type: ignore[attr-defined]
     model.model.model.generation_config.eos_token_id = end  # type: ignore[attr-defined]
     for one, before in zip(model.act(CONTEXTS, 1.0), whole, strict=True):
         place = before.token_ids.index(end) + 1 if end in before.token_ids else len(before.token_ids)
@@ -75,7 +75,7 @@ def test_a_screen_that_an_earlier_step_showed_is_not_encoded_again(kind: Any, tm
 def test_what_is_kept_of_screens_stays_within_its_bound(tmp_path: Path) -> None:
     build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
     model = policy(tmp_path / "model", seen_screens_mb=1)
-    seen: Any = model.model._seen  # type: ignore[attr-defined]
+    seen: Any = model.model.prefill._seen  # type: ignore[attr-defined]
     seen._most = 3000
     for one in CONTEXTS:
         model.act([one])

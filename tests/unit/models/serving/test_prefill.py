@@ -89,12 +89,12 @@ def test_a_step_computes_only_what_comes_after_the_last_one_s_prompt(kind: Any, 
 def test_rows_of_a_batch_share_what_they_begin_with(kind: Any, tmp_path: Path) -> None:
     build_random(kind, TEXTS, 0, tmp_path / "model")
     model = policy(tmp_path / "model", **keys_of(kind), max_new_tokens=1)
-    model.model._prefill._kept._most = 1  # type: ignore[attr-defined]
+    model.model.prefill._kept._most = 1  # type: ignore[attr-defined]
     ours = computed(model)
     first = steps(0)[0]
     model.act([replace(first, seed=seed) for seed in range(4)], 1.0)
     assert len(ours) == 2 and ours[1] == 4
-    assert model.model._prefill._kept.held == 0  # type: ignore[attr-defined]
+    assert model.model.prefill._kept.held == 0  # type: ignore[attr-defined]
 
 
 def test_a_picture_of_the_same_size_is_not_taken_for_another(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_picture_of_the_same_size_is_not_taken_for_another(tmp_path: Path) -> 
 def test_what_is_kept_of_prompts_stays_within_its_bound(kind: Any, tmp_path: Path) -> None:
     build_random(kind, TEXTS, 0, tmp_path / "model")
     model, plain = policy(tmp_path / "model", **keys_of(kind)), whole(tmp_path / "model", **keys_of(kind))
-    kept: Any = model.model._prefill._kept  # type: ignore[attr-defined]
+    kept: Any = model.model.prefill._kept  # type: ignore[attr-defined]
     kept._most = 500_000
     for contexts in batches():
         assert_alike(model, plain, contexts, 1.0)
@@ -135,7 +135,7 @@ def test_a_model_whose_cache_forgets_is_left_alone(tmp_path: Path) -> None:
     reuses, plain = (make(tmp_path / "model", history_images=2) for make in (policy, whole))
     for contexts in batches(2):
         assert_alike(reuses, plain, contexts, 1.0)
-    assert len(reuses.model._prefill._kept) == 0  # type: ignore[attr-defined]
+    assert len(reuses.model.prefill._kept) == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", ["qwen3_vl", "qwen3_5"])
@@ -173,7 +173,7 @@ def test_a_prompt_takes_the_place_of_a_row_that_has_ended(kind: Any, tmp_path: P
         policy(tmp_path / "model", **keys_of(kind), batch=2),
     )
     for each in (one_by_one, model):
-        each.model._ends = ends  # type: ignore[attr-defined]
+        each.model.batch.ends = ends  # type: ignore[attr-defined]
     passes = computed(model)
     made, alone = model.act(contexts, 1.0), one_by_one.act(contexts, 1.0)
     assert [one.token_ids for one in made] == [one.token_ids for one in alone]
