@@ -70,7 +70,7 @@ def roll_out_and_train(
     ):
         training = thread.submit(trainer.listen, lambda message: _hear(pool, recorder, message))
         pool.feed()
-        with Actor(policy, config.temperature, _newer(policy, recipe, folder)) as actor:
+        with Actor(policy, config.temperature, newer_weights(policy, recipe, folder)) as actor:
             leased_s = _roll_out(config, planned, actor, pool, training, write)
         if not training.done():
             _end(pool, folder, training)
@@ -127,7 +127,7 @@ def _end(pool: StreamPool, folder: StreamFolder, training: Future[TrainerReport]
         folder.end()
 
 
-def _newer(policy: VlmPolicy, recipe: PolicyRecipe, folder: StreamFolder) -> Callable[[], Policy | None]:
+def newer_weights(policy: VlmPolicy, recipe: PolicyRecipe, folder: StreamFolder) -> Callable[[], Policy | None]:
     """Return a function that takes the newest published weights, or returns None if the policy has them already."""
     updates = 0
 

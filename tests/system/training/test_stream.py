@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,17 +18,22 @@ from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
 from learning.data.stream import StreamFolder
-from models.policy import Policy
+from models.completion import Completion
+from models.policy import Context, Policy
+from models.random_vlm import build_random
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.session import roll_out
 from schemas.config import Config
+from schemas.config.policy import PolicyConfig
 from schemas.context import ContextRule
 from schemas.failure import FlywheelError
 from schemas.tables.curriculum import CurriculumChoice
 from storage.lake import Lake
 from tasks.collect.collect import collect_trajectories
+from tasks.collect.stream import newer_weights
 from tasks.running.run import run_of
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import made_in, policy_row
 from tasks.shared.weights import checkpoint_folder
@@ -37,6 +43,7 @@ from tests.clicker import clicked
 from tests.processes import running
 from tests.system.parts import streaming
 from tests.system.parts.streaming import CANDIDATE, PARENT
+from tests.unit.models.test_vlm import TEXTS, screen
 
 
 @pytest.fixture
@@ -62,6 +69,28 @@ def turn(config: Config, lake: Lake, groups: int) -> dict[str, Any]:
     lake.append("curriculum", [choice])
     collect_trajectories.fn(config, 1)  # pyright: ignore[reportFunctionMemberAccess]
     return train_policy.fn(config, 1)  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def test_a_local_model_takes_published_weights_in_place_of_its_own(folder: Path) -> None:
+    """As on a GPU that the trainer shares: nothing is loaded anew, and each reply names the weights that sampled it."""
+    for seed in (0, 1):
+        build_random("qwen3_vl", TEXTS, seed, folder / str(seed))
+    policy = VlmPolicy(folder / "0", PolicyConfig(max_new_tokens=4, family="thousandths"), version=PARENT)
+    stream, recipe = StreamFolder(folder / "stream"), PolicyRecipe(CANDIDATE, PARENT, 1, {})
+    context = Context("Click.", (), screen(3), seed=5)
+
+    async def replies() -> list[Completion]:
+        with Actor(policy, 1.0, newer_weights(policy, recipe, stream)) as actor:
+            before = await actor.act(context)
+            shutil.copytree(folder / "1", stream.weights(1))
+            return [before, await actor.act(context), await actor.act(context)]
+
+    network = policy.model.model  # type: ignore[attr-defined]
+    made = asyncio.run(replies())
+    assert [one.version for one in made] == [PARENT, f"{CANDIDATE}+1", f"{CANDIDATE}+1"]
+    fresh = VlmPolicy(folder / "1", PolicyConfig(max_new_tokens=4, family="thousandths")).act([context], 1.0)
+    assert made[0].token_ids != made[1].token_ids == made[2].token_ids == fresh[0].token_ids
+    assert policy.model.model is network  # type: ignore[attr-defined]
 
 
 @pytest.mark.nightly

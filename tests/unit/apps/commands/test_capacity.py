@@ -46,6 +46,14 @@ def test_adapters_leave_the_weights_beside_them_in_bf16(flywheel: Call, model: s
     assert train.lora.rank == 16 and train.memory.frozen == "bfloat16"
 
 
+def test_a_streaming_training_leaves_room_for_the_model_that_rolls_out(flywheel: Call, model: str) -> None:
+    asked = ("--gpus", "1x192", "--method", "grpo", "train.memory.moments=8bit")
+    alone, beside = found(flywheel, model, *asked), found(flywheel, model, *asked, "train.stream.on=true")
+    assert "generator" not in alone["parts_gib"] and beside["parts_gib"]["generator"] == pytest.approx(21.7, abs=0.5)
+    served = found(flywheel, model, *asked, "train.stream.on=true", "policy.server.url=http://localhost:1")
+    assert "generator" not in served["parts_gib"]
+
+
 @pytest.mark.slow
 def test_4_bits_fit_where_bf16_does_not_and_8_bit_moments_take_a_quarter(flywheel: Call, model: str) -> None:
     four = found(flywheel, model, "--gpus", "1x16", "--lora", "train.memory.frozen=nf4")

@@ -13,6 +13,7 @@ from learning.planning.memory import (
     Network,
     Stack,
     checkpointable,
+    generator_bytes,
     holds_copies,
     piece_memory,
     predict,
@@ -20,6 +21,8 @@ from learning.planning.memory import (
     with_fewest,
 )
 from learning.planning.step_plan import SampleLengths, ScreenSpan
+from schemas.config.policy import PolicyConfig
+from schemas.config.training import TrainConfig
 
 GIB = 2**30
 LANGUAGE = Stack(28, 233_057_792, 1_441_792, 3584, 18_944, 3584, 512)
@@ -150,6 +153,23 @@ def test_one_gpu_with_room_keeps_a_copy_of_its_weights_and_gathers_nothing() -> 
     assert holds_copies(SEVEN, replace(one, rank=16, frozen=2), 80 * GIB)
     parts, gathering = (predict(SEVEN, replace(one, copies=copies)).parts for copies in (True, False))
     assert parts["copies"] == 2 * SEVEN.weights and gathering["copies"] == parts["gathered"] == 0
+
+
+def test_a_model_that_rolls_out_on_the_same_gpu_takes_its_weights_and_caches() -> None:
+    streams = TrainConfig.model_validate({"method": "grpo", "stream": {"on": True}})
+    policy = PolicyConfig(prefix_mb=1000, seen_screens_mb=500)
+    taken = generator_bytes(SEVEN, policy, streams)
+    assert taken == 2 * SEVEN.weights + 2_500_000_000 + 1.5 * GIB
+    assert not generator_bytes(SEVEN, policy, TrainConfig(method="grpo"))
+    for elsewhere in ({"server": {"url": "http://localhost:1"}}, {"device": "cpu"}, {"precision": "int8"}):
+        assert not generator_bytes(SEVEN, PolicyConfig(**elsewhere), streams)  # type: ignore[arg-type]
+    one = replace(PLAIN, ranks=1, moment=EIGHT_BIT)
+    beside = predict(SEVEN, replace(one, generator=taken))
+    assert beside.parts["generator"] == taken and beside.peak - predict(SEVEN, one).peak >= taken
+    room = piece_memory(SEVEN, one, 192 * GIB).room - piece_memory(SEVEN, replace(one, generator=taken), 192 * GIB).room
+    assert taken <= room <= 1.06 * taken
+    near = next(size for size in range(80, 192) if holds_copies(SEVEN, one, size * GIB))
+    assert not holds_copies(SEVEN, replace(one, generator=taken), near * GIB)
 
 
 RECIPES = [{}, {"checkpointing": True}, {"checkpointing": 40}, {"logits_chunk": 512}, {"ranks": 1, "moment": EIGHT_BIT}]
