@@ -1,7 +1,8 @@
 """Answers the requests of many threads with one model: each reply returns as soon as it has ended.
 
 A prompt that waits takes the place of a reply that has ended, so short replies do not wait for long ones. One thread
-runs the model for all requests, since a network on a CPU keeps threads of its own for each thread that runs it.
+runs the model for all requests, since a network on a CPU keeps threads of its own for each thread that runs it. The
+thread ends when no request is left, so that it does not hold the model's memory.
 """
 
 import random
@@ -17,9 +18,6 @@ from torch import Tensor
 
 from models.serving.prefill import Prefill
 from models.serving.rows import ROOM, PrefilledRow, Reply, Slots, rows_attention_of
-
-LINGER_S = 60.0
-"""Seconds without a request after which the thread ends; the next request starts another one."""
 
 
 @dataclass(slots=True)
@@ -75,7 +73,7 @@ class ContinuousBatch:
         self._waiting: deque[Request] = deque()
         self._held: dict[int, Request] = {}
         self._thread: threading.Thread | None = None
-        self._paused = self._runs = False
+        self._paused = False
 
     def answer(self, asked: Sequence[Request]) -> None:
         """Waits until all requests have a reply.
@@ -85,10 +83,7 @@ class ContinuousBatch:
         """
         with self._changed:
             self._waiting.extend(asked)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="generate", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+            self._start()
             self._changed.wait_for(lambda: all(one.ended for one in asked))
         for one in asked:
             if one.error is not None:
@@ -100,31 +95,37 @@ class ContinuousBatch:
         with self._changed:
             self._changed.wait_for(lambda: not self._paused)
             self._paused = True
-            self._changed.wait_for(lambda: not (self._held or self._runs))
         try:
+            with self._changed:
+                self._changed.wait_for(lambda: self._thread is None)
             yield
         finally:
             with self._changed:
                 self._paused = False
+                self._start()
                 self._changed.notify_all()
 
-    @torch.inference_mode()
-    def _work(self) -> None:
-        """Answers requests until none has come for a while."""
-        while True:
-            with self._changed:
-                self._runs = False
-                self._changed.notify_all()
-                if not self._changed.wait_for(self._is_due, LINGER_S):
-                    self._thread = None
-                    return
-                self._runs = True
-                coming = self._admitted()
-            self._begin(coming)
-            self._go_on()
+    def _start(self) -> None:
+        """Starts the thread if there is something to do and none runs."""
+        if self._is_due() and self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="generate", daemon=True)
+            self._thread.start()
 
     def _is_due(self) -> bool:
         return bool(self._held or (self._waiting and not self._paused))
+
+    @torch.inference_mode()
+    def _work(self) -> None:
+        """Answers requests until none is left."""
+        while True:
+            with self._changed:
+                if not self._is_due():
+                    self._thread = None
+                    self._changed.notify_all()
+                    return
+                coming = self._admitted()
+            self._begin(coming)
+            self._go_on()
 
     def _admitted(self) -> list[Request]:
         """Takes requests in their order, as long as there is a slot for them and they are sampled alike."""

@@ -130,21 +130,24 @@ def test_after_an_error_of_the_model_the_next_call_is_answered(tmp_path: Path, m
         assert_same(model.act([LONG], 1.0), wanted)
 
 
-def test_the_thread_of_an_idle_model_ends_and_does_not_hold_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batching, "LINGER_S", 0.05)
+def test_an_idle_model_is_freed_as_soon_as_nobody_holds_it(tmp_path: Path) -> None:
     model = policy(built(tmp_path))
     wanted = model.act([LONG], 1.0)
-    while model.model.batch._thread is not None:  # type: ignore[attr-defined]
-        time.sleep(0.01)
     assert_same(model.act([LONG], 1.0), wanted)
-    while model.model.batch._thread is not None:  # type: ignore[attr-defined]
-        time.sleep(0.01)
+    with model.model.batch.paused():  # type: ignore[attr-defined]
+        pass
     gone = weakref.ref(model.model.model)  # type: ignore[attr-defined]
     del model
     gc.collect()
     assert gone() is None
+
+
+def test_a_pause_that_is_interrupted_lets_requests_go_on(tmp_path: Path) -> None:
+    model = policy(built(tmp_path))
+    wanted = model.act([LONG], 1.0)
+    with pytest.raises(KeyboardInterrupt), model.model.batch.paused():  # type: ignore[attr-defined]
+        raise KeyboardInterrupt
+    assert_same(model.act([LONG], 1.0), wanted)
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_5"])
