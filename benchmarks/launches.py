@@ -38,6 +38,7 @@ from benchmarks.launch_mode import Launches
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.learner import Learner
+from models.fused import gated
 from models.random_vlm import KINDS, build_random
 from models.serving.local import TransformersModel
 from models.serving.rows import EVERY, rows_attention_of
@@ -60,27 +61,50 @@ _NONZERO = "torch.fx.experimental._config.meta_nonzero_assume_all_nonzero"
 Row = dict[str, Any]
 
 
-@torch.library.custom_op("benchmarks::fused_rms_norm", mutates_args=())
-def _fused_norm(x: Tensor, weight: Tensor) -> Tensor:
-    """Stands for a GPU's fused norm, which is one kernel in each direction; other devices compute it in parts."""
-    return torch.empty_like(x)
+@torch.library.custom_op("benchmarks::kernel", mutates_args=())
+def _kernel(read: list[Tensor], like: list[Tensor]) -> list[Tensor]:
+    """Stands for one kernel of a GPU, which makes tensors like these from those that it reads."""
+    return [torch.empty_like(one) for one in like]
 
 
-@torch.library.custom_op("benchmarks::fused_rms_norm_backward", mutates_args=())
-def _fused_norm_backward(x: Tensor, weight: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), torch.empty_like(weight)
+_kernel.register_fake(lambda read, like: [torch.empty_like(one) for one in like])
 
 
-_fused_norm.register_fake(lambda x, weight: torch.empty_like(x))
-_fused_norm_backward.register_fake(lambda x, weight, slope: (torch.empty_like(x), torch.empty_like(weight)))
-_fused_norm.register_autograd(
-    lambda ctx, slope: _fused_norm_backward(*ctx.saved_tensors, slope),
-    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
-)
+class _Fused(torch.autograd.Function):
+    """Stands for a function that is one kernel in each direction on a GPU; other devices compute it in parts."""
+
+    @staticmethod
+    def forward(ctx: Any, shape: torch.Size, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        return _kernel(list(inputs), [inputs[0].new_empty(shape)])[0]
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        followed = ctx.needs_input_grad[1:]
+        like = [one for one, asked in zip(ctx.saved_tensors, followed, strict=True) if asked]
+        made = iter(_kernel([*ctx.saved_tensors, *slopes], like))
+        return None, *(next(made) if asked else None for asked in followed)
 
 
 def _norm(x: Tensor, shape: Any, weight: Tensor, epsilon: float) -> Tensor:
-    return _fused_norm(x, weight)
+    return _Fused.apply(x.shape, x, weight)
+
+
+def stand_in(function: Any) -> Any:
+    """Stands for a function of `models.fused` that is compiled for a GPU: a kernel for each result in each direction.
+
+    Inductor makes no more of them, and for a tower, whose queries and keys have one shape, half as many.
+    """
+    if function is gated:
+        return lambda gate, up: _Fused.apply(gate.shape, gate, up)
+    return lambda q, k, cos, sin: (_Fused.apply(q.shape, q, cos, sin), _Fused.apply(k.shape, k, cos, sin))
+
+
+@contextmanager
+def _on_a_gpu() -> Iterator[None]:
+    """Lets the meta device run the kernels of a GPU."""
+    with patch(_NONZERO, True), patch(_RMS_NORM, _norm), patch("models.fused.kernel_of", stand_in):
+        yield
 
 
 _LAUNCH = re.compile(r"^\s+(?:cpp_fused\w*\(|(?:\w+ = )?(?:extern_kernels|torch\.ops\.\w+)\.[\w.]+\()", re.MULTILINE)
@@ -114,7 +138,7 @@ def traced_step(model: Path, folder: Path) -> tuple[Launches, Any, int]:
 
 def _counted_step(learner: Learner, engine: FsdpEngine, step: int) -> tuple[Launches, int]:
     batch = engine.ready(learner.prepare([SampleRef(at, at) for at in range(step * BATCH, (step + 1) * BATCH)]))
-    with Launches("meta", engine._net.parameters()) as counted, patch(_NONZERO, True), patch(_RMS_NORM, _norm):
+    with Launches("meta", engine._net.parameters()) as counted, _on_a_gpu():
         learner.gradient(batch)
         engine.update(1e-5)
     return counted, len(batch.pieces)
@@ -153,7 +177,7 @@ def _passed(module: Any, given: Any, named: Mapping[str, Any]) -> Launches:
     """Counts a pass of a module forward and backward, without adding gradients to those of weights."""
     given, named = _with_gradient(given, named)
     followed = [one for one in tree_leaves((given, named, [*module.parameters()])) if _follows(one)]
-    with Launches("meta") as counted, patch(_NONZERO, True), patch(_RMS_NORM, _norm):
+    with Launches("meta") as counted, _on_a_gpu():
         made = module(*given, **named)
         torch.autograd.grad(made, followed, torch.empty_like(made), allow_unused=True)
     return counted
@@ -163,7 +187,8 @@ def compiled_launches(block: Any, given: Any, named: Mapping[str, Any]) -> int:
     """Counts what Inductor launches for a block of the meta device, forward and backward, with one whole sequence."""
     real = copy.deepcopy(block).to_empty(device="cpu").to(torch.bfloat16)
     for module in real.modules():
-        vars(module).pop("forward", None)  # norms that are compiled are not replaced
+        for name in ("forward", "_apply_gate"):  # what is compiled is not replaced
+            vars(module).pop(name, None)
     kept = {name: None if name == "cu_seqlens" else one for name, one in named.items() if name != "packed"}
     given, kept = tree_map_only(Tensor, lambda one: torch.zeros(one.shape, dtype=one.dtype), (given, kept))
     given, kept = _with_gradient(given, kept)

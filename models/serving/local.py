@@ -15,10 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from common import log
+from models.attention import find_kernel
 from models.completion import Completion
 from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.families.screen import picture
+from models.fused import find_compiler, fuse
 from models.language_model import LanguageModel
 from models.padding import hold_padded, replace_weights
 from models.precision import compute_dtype
@@ -64,6 +67,9 @@ class TransformersModel(LanguageModel):
         self.model.to(device)
         if device == "cuda":
             hold_padded(self.model)
+            fuse(self.model)
+            for line in filter(None, (find_kernel(self.model.device), find_compiler(self.model.device))):
+                log.write("warning", line)
         if device == "cpu" and self.model.dtype == torch.bfloat16:
             self.model.to(compute_dtype())
         ends = _decided_here(self.model)

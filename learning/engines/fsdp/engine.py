@@ -59,6 +59,7 @@ from learning.planning.memory import MemoryRecipe, generator_bytes, holds_copies
 from learning.planning.step_plan import MicroBatch, PieceMemory, Rules, SampleLengths, check_plan, digest, plan_step
 from learning.reports import send
 from models.attention import find_kernel
+from models.fused import find_compiler
 from models.tiny.layout import CRITIC, TRAINING
 from models.weights import ADAPTER
 from schemas.config.training import TrainConfig
@@ -97,7 +98,9 @@ class Sharded(TrainedNetwork):
         check_offload(job.train, self.device)
         if line := find_kernel(self.device):
             self._warn(line)
-        compiled = compiles(job.train, self.device, job.steps, self._warn)
+        compiled = compiles(job.train, self.device, job.steps)
+        if not compiled and (line := find_compiler(self.device)):
+            self._warn(line)
         self._model = empty_model(job.parent, dtype)
         if weights:
             _check(self._model, weights, job)

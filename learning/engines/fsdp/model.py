@@ -9,9 +9,7 @@ module keeps only its input, and its intermediate values fit into a processor's 
 """
 
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any, cast
@@ -36,6 +34,7 @@ from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
 from learning.planning.memory import COPIES
+from models.fused import fuse, lacks_compiler
 from models.padding import pad_products
 from models.safe import SINGLE, read_whole, write_index
 from schemas.config.training import TrainConfig
@@ -192,30 +191,22 @@ COMPILED_FROM = 100
 billion weights. Source: measured on an H200."""
 
 
-def compiles(train: TrainConfig, device: torch.device, steps: int, report: Callable[[str], None]) -> bool:
-    """Decides whether blocks are compiled.
+def compiles(train: TrainConfig, device: torch.device, steps: int) -> bool:
+    """Decides whether blocks are compiled; with `auto`, they are not if a compiler is missing.
 
     Args:
         train: with `train.compiled`.
         device: the rank's device.
         steps: number of optimiser steps of the training.
-        report: receives a line if blocks would be compiled but for a missing compiler.
 
     Raises:
         UsageError: the config asks for compiled blocks and there is no compiler.
     """
     if train.compiled is False or (train.compiled == "auto" and (device.type != "cuda" or steps < COMPILED_FROM)):
         return False
-    variable, known, other = ("CXX", "g++", "clang++") if device.type == "cpu" else ("CC", "gcc", "clang")
-    compiler, lacks = os.environ.get(variable, known), ""
-    if not any(map(shutil.which, (compiler, other))):
-        lacks = f"a C++ compiler is needed, and there is no {compiler} here"
-    if device.type == "cuda" and find_spec("triton") is None:
-        lacks = "the package triton is needed, which is not installed"
+    lacks = lacks_compiler(device)
     if lacks and train.compiled is True:
         raise UsageError(f"`train.compiled`: {lacks}.", "Install it (Debian: g++), or set train.compiled=false.")
-    if lacks:
-        report(f"train.compiled is auto, and {lacks}: blocks run uncompiled, with PyTorch's fused norms.")
     return not lacks
 
 
@@ -279,8 +270,11 @@ def shard(
     _check_experts(model, train)
     _check_rows(world, train.replicas)
     use_faster(model, norms=not compiled)
-    if device.type != "cpu" and compute.itemsize == 2:  # the meta device has a GPU's branches, for counts of calls
-        pad_products(model)
+    if device.type != "cpu":  # the meta device has a GPU's branches, for counts of calls
+        if not compiled:
+            fuse(model)
+        if compute.itemsize == 2:
+            pad_products(model)
     net = TwoPhases(model, exchange, train.memory.logits_chunk, train.experts.balance).train()
     _widen(net, dtype, frozen)
     blocks = [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]
