@@ -27,6 +27,7 @@ from learning.parallel.delta_rule import DocumentChunks, mix
 from learning.parallel.ulysses import attend as attend_together
 from learning.planning.shared_prompts import Segment
 from models.attention import attend, by_length, has_kernel, in_windows, variable_length
+from models.attention_kernels import FLASH, KERNELS
 from schemas.failure import PlanError
 
 NAME = "flywheel_packed"
@@ -79,6 +80,8 @@ class PackedDocuments:
     """Tokens to which each segment attends; None if documents share none, so that each attends to its own."""
     chunks: DocumentChunks | None = None
     """Chunks of the documents, for gated DeltaNet layers without kernels."""
+    kernel: str = FLASH
+    """Name of the kernel with which a GPU attends (`models.attention_kernels`)."""
 
     @classmethod
     def of(
@@ -177,11 +180,10 @@ def packed_attention(
         scaling: factor of the scores.
         dropout: must be 0, since the gradient would otherwise depend on the plan.
         is_causal: whether a token attends only to earlier tokens and itself.
-        packed: the documents.
-        cu_seq_lens_q: starts of windows or screens, and the end of the last one, for the vision tower.
+        packed: the documents, or the screens of the vision tower.
+        cu_seq_lens_q: starts of windows or screens, and the end of the last one, for a tower without `packed`.
         max_length_q: length of the longest window or screen.
-        windows: order of the windows, for the vision tower of Qwen2.5-VL; it replaces `cu_seq_lens_q` in layers with
-            windows.
+        windows: order of the windows, for the vision tower of Qwen2.5-VL; it replaces `packed` in layers with windows.
     """
     causal = bool(getattr(module, "is_causal", True)) if is_causal is None else is_causal
     if packed is None and cu_seq_lens_q is None:
@@ -193,7 +195,7 @@ def packed_attention(
         return seen(q, k, v, *sizes, scaling)[None], None
     if windows is not None:
         q, k, v = (_Permuted.apply(part, windows.places, windows.order) for part in (q, k, v))
-        seen = _within(q, k, v, None, cu_seq_lens_q, max_length_q, scaling, causal)
+        seen = _within(q, k, v, packed, cu_seq_lens_q, max_length_q, scaling, causal)
         return _Permuted.apply(seen, windows.order, windows.places)[None], None
     return _within(q, k, v, packed, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
 
@@ -237,12 +239,28 @@ def _in_kernel(
     query: Tensor, key: Tensor, value: Tensor, packed: PackedDocuments, scaling: float | None, causal: bool
 ) -> Tensor:
     """Attends within each document by a GPU's kernel, (tokens, heads, width)."""
-    if packed.seen is None:
-        return variable_length(query, key, value, packed.starts, packed.longest, scaling, causal)
-    seen = packed.seen
-    key, value = key.index_select(0, seen.tokens), value.index_select(0, seen.tokens)
-    keys = (seen.starts, seen.longest)
-    return variable_length(query, key, value, packed.starts, packed.longest, scaling, causal, keys)
+    keys: PackedDocuments | SeenTokens = packed
+    if packed.seen is not None:
+        keys = packed.seen
+        key, value = key.index_select(0, keys.tokens), value.index_select(0, keys.tokens)
+    if packed.kernel != FLASH:
+        return _in_chosen_kernel(query, key, value, packed, keys, scaling, causal)  # type: ignore[call-arg]
+    return variable_length(
+        query, key, value, packed.starts, packed.longest, scaling, causal, (keys.starts, keys.longest)
+    )
+
+
+@torch.compiler.disable  # a compiler would compile it again for every packing
+def _in_chosen_kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    packed: PackedDocuments,
+    keys: PackedDocuments | SeenTokens,
+    scaling: float | None,
+    causal: bool,
+) -> Tensor:
+    return KERNELS[packed.kernel](query, key, value, packed, keys, scaling, causal)
 
 
 @torch.compiler.disable  # a compiler would compile it again for every packing

@@ -34,6 +34,7 @@ from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
 from learning.planning.memory import COPIES
+from models.attention import has_kernel
 from models.fused import fuse, lacks_compiler
 from models.padding import pad_products
 from models.safe import SINGLE, read_whole, write_index
@@ -276,6 +277,8 @@ def shard(
         if compute.itemsize == 2:
             pad_products(model)
     net = TwoPhases(model, exchange, train.memory.logits_chunk, train.experts.balance).train()
+    if device.type == "cuda" and has_kernel(torch.empty(0, dtype=compute, device=device)):
+        net.choose_kernels(device, compute)
     _widen(net, dtype, frozen)
     blocks = [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]
     if compiled:

@@ -38,9 +38,13 @@ from learning.parallel.ulysses import GroupPool
 from learning.planning.sequence_plan import Group
 from learning.planning.shared_prompts import Segment, share
 from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch_of
+from models.attention_kernels import Heads, KernelChoice, choice_of
 
-Precomputed = dict[str, Tensor | int | PatchWindows]
+Precomputed = dict[str, Tensor | int | PatchWindows | PackedDocuments]
 """Tensors by the names under which the model accepts them."""
+_SCREENS = "image_packed"
+"""Name of the screens' edges among them."""
+_LANGUAGE, _TOWER = "language model", "vision tower"
 
 
 def precomputed_of(tower: Any, grids: Tensor) -> Precomputed:
@@ -60,7 +64,8 @@ def _each(tower: Any, grids: Tensor) -> Precomputed:
 
     edges = get_vision_cu_seqlens(grids)
     places = get_vision_position_ids(grids, tower.spatial_merge_size)
-    return {"position_ids": places, "cu_seqlens": edges, "max_seqlen": _longest(edges)}
+    packed = PackedDocuments(tuple(edges.tolist()), edges, _longest(edges))
+    return {"position_ids": places, "cu_seqlens": edges, "max_seqlen": packed.longest, "packed": packed}
 
 
 def _windowed(tower: Any, grids: Tensor) -> Precomputed:
@@ -167,6 +172,8 @@ class RankWork:
             if isinstance(one, PatchWindows):
                 order, places, starts = map(moved, (one.order, one.places, one.starts))
                 self.precomputed[name] = replace(one, order=order, places=places, starts=starts)
+            elif isinstance(one, PackedDocuments):
+                self.precomputed[name] = one.map(moved)
             elif isinstance(one, Tensor):
                 self.precomputed[name] = moved(one)
         self.packed = self.packed.map(moved)
@@ -191,6 +198,7 @@ class TwoPhases(nn.Module):
         super().__init__()
         self.model, self._exchange, self._chunk, self._balance = model, exchange, chunk, balance
         self._copies: ComputeCopies | None = None
+        self._kernels: dict[str, KernelChoice] = {}
         if hasattr(model.base_model.language_model, "_deepstack_process"):
             model.base_model.language_model._deepstack_process = _add_level
 
@@ -199,6 +207,25 @@ class TwoPhases(nn.Module):
         copies = ComputeCopies(self, compute)
         self._copies = copies if copies.needed else None
 
+    def choose_kernels(self, device: torch.device, compute: torch.dtype) -> None:
+        """Lets passes that compute in a type attend with the fastest kernels of a GPU."""
+        text, vision = self.model.config.get_text_config(), self.model.config.vision_config
+        heads, seen = text.num_attention_heads, getattr(vision, "num_heads", None)
+        keys = getattr(text, "num_key_value_heads", None) or heads
+        width = getattr(text, "head_dim", None) or text.hidden_size // heads
+        self._kernels[_LANGUAGE] = choice_of(Heads(_LANGUAGE, heads, keys, width, True, compute, device))
+        if seen:  # each known tower has the number
+            width = vision.hidden_size // seen
+            self._kernels[_TOWER] = choice_of(Heads(_TOWER, seen, seen, width, False, compute, device))
+
+    def _choose(self, work: RankWork) -> None:
+        """Names the kernels of a pass; documents that ranks share keep PyTorch's kernel."""
+        packed, screens = work.packed, work.precomputed.get(_SCREENS)
+        if _LANGUAGE in self._kernels and packed.group is None:
+            packed.kernel = self._kernels[_LANGUAGE].of(packed, packed.seen or packed)
+        if _TOWER in self._kernels and isinstance(screens, PackedDocuments):
+            screens.kernel = self._kernels[_TOWER].of(screens, screens)
+
     def forward(self, work: RankWork) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Computes log probabilities, hidden states, entropies and the auxiliary loss of this rank's targets.
 
@@ -206,6 +233,7 @@ class TwoPhases(nn.Module):
         With gradient, they also have the entropy of each target's distribution, (m,), and this rank's part of the
         auxiliary loss.
         """
+        self._choose(work)
         if self._copies is None:
             return self._passed(work)
         self._copies.begin()

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp import engine as engine_module
+from learning.engines.fsdp import phases
 from learning.engines.fsdp.adapters import is_adapter
 from learning.engines.fsdp.costs import CPU, cluster_cost
 from learning.engines.fsdp.engine import FsdpEngine
@@ -18,10 +19,12 @@ from learning.engines.fsdp.model import checkpointable_blocks, compiles
 from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
+from learning.parallel import packed_attention as packed_module
 from learning.parallel.packed_attention import PackedDocuments, packed_attention
 from learning.planning.step_plan import PieceMemory
 from learning.trainer import train
 from models import fused
+from models.attention_kernels import DOCUMENTS, FLASH, Heads
 from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, TrainConfig
 from schemas.failure import PlanError, UsageError
 from tests.fixtures.sentences import Sentences
@@ -172,6 +175,58 @@ def test_attention_of_packed_documents_breaks_no_graph_and_is_compiled_once() ->
         made, _ = compiled(torch.nn.Module(), q, k, v, None, packed=packed)
         assert made.shape == (1, edges[-1], 4, 16)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
+
+
+def test_attention_in_another_kernel_breaks_a_graph_and_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = list[tuple[int, ...]]()
+
+    def kernel(q: Any, k: Any, v: Any, queries: Any, keys: Any, scaling: Any, causal: bool) -> torch.Tensor:
+        ran.append(queries.edges)
+        assert keys is queries and causal
+        return torch.empty_like(q)
+
+    monkeypatch.setitem(packed_module.KERNELS, DOCUMENTS, kernel)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = torch.compile(
+        lambda *given: packed_attention(*given[:-1], packed=given[-1])[0] + 1, backend="eager", dynamic=True
+    )
+    every = ((0, 32, 64), (0, 10, 20, 90), (0, 5, 50), (0, 7, 90))
+    for edges in every:
+        q, k, v = (torch.empty(1, heads, edges[-1], 16, device="meta", dtype=torch.bfloat16) for heads in (4, 2, 2))
+        packed = PackedDocuments.of(edges, device="meta")
+        packed.kernel = DOCUMENTS
+        assert compiled(torch.nn.Module(), q, k, v, None, packed).shape == (1, edges[-1], 4, 16)
+    assert ran == [*every] and torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 4
+
+
+def test_the_kernels_of_a_pass_are_chosen_from_its_planned_lengths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[tuple[Any, ...]]()
+
+    class Choice:
+        def __init__(self, heads: Any) -> None:
+            self.heads = heads
+
+        def of(self, queries: Any, keys: Any) -> str:
+            asked.append((self.heads, queries.edges, keys.edges, keys is queries))
+            return DOCUMENTS if self.heads.causal else FLASH
+
+    monkeypatch.setattr(phases, "choice_of", Choice)
+    plan = job(tmp_path, "qwen2_5_vl", parent={"heads": 4, "kv_heads": 2})
+    engine = FsdpEngine(plan, 0, 1)
+    engine._net.choose_kernels(torch.device("cuda"), torch.bfloat16)
+    engine.encode(read_samples(plan.samples), plan.screenshots)
+    (work,) = engine.prepared(range(8)).pieces
+    engine.forward(work)
+    language, tower = asked
+    heads = Heads("language model", 4, 2, 16, True, torch.bfloat16, torch.device("cuda"))
+    assert language[0] == heads and language[1] == work.packed.edges and work.packed.kernel == DOCUMENTS
+    assert language[2] == (work.packed.seen or work.packed).edges and language[3] == (work.packed.seen is None)
+    assert not tower[0].causal and tower[0].queries * tower[0].width == 64 and tower[3]
+    assert tower[1] == (0, *work.grids.prod(-1).cumsum(0).tolist())
+    engine.close()
 
 
 def test_a_bf16_base_beside_adapters_gives_the_gradient_of_an_fp32_one(tmp_path: Path) -> None:
