@@ -1,5 +1,6 @@
 """A GPU computes in bf16 what a CPU computes in fp32, within bf16's rounding; a killed training goes on there."""
 
+import importlib
 import json
 import os
 import signal
@@ -16,14 +17,21 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
+import models.fused
 from learning.checkpoint import Checkpoints
 from learning.data.sample import read_samples
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job, steps_folder
 from learning.learner import Learner
 from learning.parallel.packed_attention import PackedDocuments, packed_attention
-from models.random_vlm import KINDS
+from learning.planning.shared_prompts import Segment
+from models.attention import by_length, find_kernel
+from models.attention_kernels import FLASH, Heads, KernelChoice, kernels_for
+from models.fused import ROTARY, find_compiler, lacks_compiler
+from models.random_vlm import KINDS, build_random
+from models.serving.local import TransformersModel
 from models.tiny.layout import TRAINING
+from schemas.config.policy import PolicyConfig
 from tests.tiers import lacks
 from tests.unit.learning.chats import job
 from tests.unit.learning.replies import job as reply_job
@@ -65,6 +73,105 @@ def test_packed_attention_on_a_gpu_is_attention_of_each_document(keys: int, caus
     for got, right in zip(on_gpu, exact, strict=True):
         assert got.grad is not None and right.grad is not None
         assert apart(got.grad, right.grad) < 1e-2
+
+
+GPU = torch.device("cuda")
+LAYERS = [
+    Heads("language model", 8, 2, 128, True, torch.bfloat16, GPU),
+    Heads("vision tower", 4, 4, 80, False, torch.bfloat16, GPU),
+]
+
+
+def documents(heads: Heads, shared: bool) -> PackedDocuments:
+    """Documents of one GPU; the last two share the first tokens of theirs if asked."""
+    segments = [Segment(0, 0, 700, ()), Segment(1, 0, 300, ()), Segment(1, 300, 513, (1,)), Segment(2, 300, 420, (1,))]
+    packed = PackedDocuments.sharing(segments) if shared else PackedDocuments.of((0, 1, 200, 712, 1300))
+    return packed.map(Tensor.cuda)
+
+
+@pytest.mark.parametrize(("heads", "shared"), [(LAYERS[0], False), (LAYERS[0], True), (LAYERS[1], False)])
+def test_every_kernel_of_a_gpu_is_attention_of_each_document(heads: Heads, shared: bool) -> None:
+    packed = documents(heads, shared)
+    keys = packed.seen or packed
+    numbers = torch.Generator().manual_seed(0)
+    sizes = ((packed, heads.queries), (keys, heads.keys), (keys, heads.keys))
+    parts = [torch.randn(edges.edges[-1], count, heads.width, generator=numbers) for edges, count in sizes]
+    exact = [part.bfloat16().double().requires_grad_() for part in parts]
+    lengths = [[end - start for start, end in pairwise(edges.edges)] for edges in (packed, keys)]
+    wanted = by_length(exact[0], exact[1], exact[2], lengths[0], None, heads.causal, lengths[1] if shared else None)
+    slope = torch.randn(wanted.shape, generator=numbers)
+    right = torch.autograd.grad(wanted, exact, slope.double())
+    kernels = kernels_for(heads)
+    if shared:
+        kernels.pop("documents")
+    for name, kernel in kernels.items():
+        q, k, v = on_gpu = [part.to("cuda", torch.bfloat16).requires_grad_() for part in parts]
+        made = kernel(q, k, v, packed, keys, None, heads.causal)
+        found = torch.autograd.grad(made, on_gpu, slope.to("cuda", torch.bfloat16))
+        for one, other in zip((made, *found), (wanted, *right), strict=True):
+            assert apart(one, other) < 1e-2, name
+
+
+@pytest.mark.parametrize("heads", LAYERS)
+def test_a_gpu_waits_only_for_the_first_choice_of_a_kernel(heads: Heads, monkeypatch: pytest.MonkeyPatch) -> None:
+    choice, long, shared = KernelChoice(heads), documents(heads, False), documents(heads, True)
+    many = PackedDocuments.of(tuple(range(0, 6400, 64))).map(Tensor.cuda)
+    assert shared.seen is not None
+    first = choice.of(long, long)
+    assert first in kernels_for(heads) and FLASH in kernels_for(heads)
+    assert choice.of(shared, shared.seen) != "documents" != choice.of(many, many)
+    monkeypatch.setattr(choice, "_seconds", lambda run: pytest.fail("timed again"))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert choice.of(long, long) == first
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fused_rotations_and_gated_layers_are_those_of_the_library(kind: str) -> None:
+    if reason := lacks_compiler(GPU):
+        pytest.skip(lacks(reason, "apt-get install gcc python3-dev, pip install triton"))
+    library = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    numbers = torch.Generator().manual_seed(0)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=numbers).to("cuda", torch.bfloat16)
+
+    for name in ROTARY:
+        plain = getattr(library, name)
+        plain = getattr(plain, "__wrapped__", plain) if hasattr(plain, "fused") else plain
+        fused = models.fused._rotary(plain)
+        for tokens in (40, 300, 77):
+            if name == ROTARY[0]:
+                q, k = (drawn(1, tokens, heads, 64).transpose(1, 2).requires_grad_() for heads in (4, 2))
+                cos, sin = (drawn(1, tokens, 32 if kind.startswith("qwen3_5") else 64) for _ in range(2))
+            else:
+                q, k = (drawn(tokens, 4, 80).requires_grad_() for _ in range(2))
+                cos, sin = (drawn(tokens, 80).float() for _ in range(2))
+            exact = plain(q.double(), k.double(), cos.double(), sin.double())
+            slopes = [drawn(*one.shape) for one in exact]
+            made = fused(q, k, cos, sin)
+            assert all(one.dtype == torch.bfloat16 for one in made)
+            found = torch.autograd.grad(made, (q, k), slopes)
+            right = torch.autograd.grad(exact, (q, k), [one.double() for one in slopes])
+            for one, other in zip((*made, *found), (*exact, *right), strict=True):
+                assert apart(one, other) < 1e-2
+
+
+def test_a_local_model_on_a_gpu_answers_as_on_a_cpu_and_reports_what_it_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build_random("qwen2_5_vl", ["Click it."], 0, tmp_path / "model")
+    chat: Any = [[{"role": "user", "content": [{"type": "text", "text": "Click it."}]}]] * 2
+    replies = {}
+    for device in ("cuda", "cpu"):
+        capsys.readouterr()
+        local = TransformersModel(tmp_path / "model", PolicyConfig(device=device))
+        lines = [line for line in (find_kernel(local.model.device), find_compiler(local.model.device)) if line]
+        assert capsys.readouterr().err == "".join(f"flywheel: {line}\n" for line in lines)
+        replies[device] = [reply.logprobs[0] for reply in local.generate(chat, range(2), 0.0, 4)]
+    assert replies["cuda"] == pytest.approx(replies["cpu"], abs=0.1)
 
 
 def gradient(plan: Job, device: str) -> tuple[float, dict[str, Tensor], float]:

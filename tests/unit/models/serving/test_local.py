@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import PreTrainedModel
 
 from models.random_vlm import KINDS, build_random
+from models.serving import local
 from models.vlm import VlmPolicy
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
 
@@ -55,6 +57,22 @@ def test_a_batch_is_as_large_as_the_config_says(tmp_path: Path) -> None:
     vision.register_forward_pre_hook(lambda _, __, given: sizes.append(len(given["inputs_embeds"])), with_kwargs=True)
     model.act(CONTEXTS)
     assert set(sizes) == {1, 2}
+
+
+def test_a_gpu_without_a_flash_kernel_or_a_compiler_is_reported_in_a_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    monkeypatch.setattr(local, "device_of", lambda _: "cuda")
+    monkeypatch.setattr(PreTrainedModel, "to", lambda model, *_: model)
+    found = {"find_kernel": "The GPU has no flash kernel.", "find_compiler": "torch.compile does not work."}
+    for name, line in found.items():
+        monkeypatch.setattr(local, name, lambda _, line=line: line)
+    capsys.readouterr()
+    local.TransformersModel(tmp_path / "model")
+    assert [one for one in capsys.readouterr().err.splitlines() if one.startswith("flywheel")] == [
+        f"flywheel: {line}" for line in found.values()
+    ]
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])

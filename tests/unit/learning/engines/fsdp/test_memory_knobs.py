@@ -25,9 +25,11 @@ from learning.planning.step_plan import PieceMemory
 from learning.trainer import train
 from models import fused
 from models.attention_kernels import DOCUMENTS, FLASH, Heads
+from models.random_vlm import KINDS
 from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, TrainConfig
 from schemas.failure import PlanError, UsageError
 from tests.fixtures.sentences import Sentences
+from tests.tiers import NIGHTLY
 from tests.unit.learning import samples
 from tests.unit.learning.chats import job
 
@@ -130,6 +132,34 @@ def test_compiled_blocks_give_the_same_gradient(knobs: dict[str, Any], tmp_path:
     plain, fast = gradient(plan), gradient(compiled)
     assert plain.keys() == fast.keys()
     assert all(torch.allclose(plain[name], fast[name], rtol=1e-3, atol=1e-6) for name in plain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("kind", KINDS if NIGHTLY else ["qwen3_vl_moe"])
+def test_functions_that_are_compiled_alone_give_the_same_gradient(
+    kind: str, checkpointing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CPU takes a GPU's branch here."""
+    plan = job(tmp_path, kind, activation_checkpointing=checkpointing)
+    plain, graphs = gradient(plan), torch._dynamo.utils.counters["stats"]
+    monkeypatch.setattr(fused, "_is_fused", lambda x, tokens: not torch.compiler.is_compiling())
+    torch._dynamo.reset()
+    graphs.clear()
+    learner = Learner(plan, read_samples(plan.samples), 0, 1)
+    engine = learner.engine
+    assert isinstance(engine, FsdpEngine)
+    fused.fuse(engine._model)
+    for first in (4, 0):
+        engine.zero()
+        learner.gradient(engine.ready(learner.prepare([SampleRef(at, at) for at in range(first, 8)])))
+    found = engine.gradients()
+    compiled = graphs["unique_graphs"]
+    with torch.no_grad():
+        engine.forward(engine.prepared(range(3)).pieces[0])
+    learner.close()
+    assert plain.keys() == found.keys() and compiled > 2 and graphs["unique_graphs"] <= 2 * compiled
+    assert all(torch.allclose(plain[name], found[name], rtol=1e-3, atol=1e-6) for name in plain)
 
 
 def test_rows_of_ranks_that_do_not_divide_them_are_refused(tmp_path: Path, sentence: Sentences) -> None:
