@@ -7,6 +7,9 @@ The trainer's own step runs on the meta device, which has no numbers and takes a
 inside it. **Waits** are reads of a number by the host, and copies to the device that block, until the update is queued.
 **Weight copies** are the numbers read from trained weights to cast or gather them, in multiples of the weights.
 
+Norms, rotary positions and SwiGLU of blocks that are not compiled count as the kernels that a GPU launches for them.
+Attention is one call, as in PyTorch's kernel for variable lengths: no time chooses another kernel here.
+
 `compiled_calls` counts for each block what Inductor launches: generated kernels and library calls, forward and
 backward, of a block that is compiled for a CPU and one whole sequence. Attention is one library call, as on a GPU.
 
