@@ -90,9 +90,9 @@ def _is_fused(x: Tensor, tokens: int) -> bool:
 
 @cache
 def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiles a function of tensors at its first call."""
+    """Compiles a function of tensors at its first call, with constants for all sizes that are not marked."""
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, VARIANTS)
-    return torch.compile(function)
+    return torch.compile(function, dynamic=False)
 
 
 def in_one_kernel(function: Callable[..., Any], parts: Sequence[Tensor], tokens: Sequence[int]) -> Any:
