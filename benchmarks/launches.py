@@ -238,7 +238,7 @@ def count_token(model: Path) -> Row:
 def _endless(local: TransformersModel) -> Iterator[None]:
     """Lets no reply end early."""
     held = local.model.generation_config.eos_token_id, local.batch.ends
-    local.model.generation_config.eos_token_id, local.batch.ends = None, frozenset()
+    local.model.generation_config.eos_token_id, local.batch.ends = None, []
     yield
     local.model.generation_config.eos_token_id, local.batch.ends = held
 
