@@ -29,6 +29,7 @@ from models.completion import Completion
 from models.families.processor import prompt_tokens
 from models.families.prompt import Message
 from models.serving.local import TransformersModel
+from models.serving.rows import Reply
 from models.tiny.generator import TinyModel
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.policy import PolicyConfig
@@ -79,13 +80,13 @@ class Adaptable(TransformersModel):
         else:
             self.adapted.base_model.disable_adapter_layers()
 
-    def _generate(self, chats: Any, sampler: Any, max_tokens: int) -> list[Completion]:
+    def _generate(self, inputs: Any, sampler: Any, max_tokens: int) -> list[Reply]:
         def seeing(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             self.seen.append(scores[0].double())
             return sampler(ids, scores)
 
         seeing.by_row = sampler.by_row  # type: ignore[attr-defined]
-        return super()._generate(chats, cast(Any, seeing), max_tokens)
+        return super()._generate(inputs, cast(Any, seeing), max_tokens)
 
 
 def loaded(directory: Path) -> "Recorder | Adaptable":
