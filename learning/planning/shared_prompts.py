@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 LEAST = 32
-"""Minimum tokens of a shared segment, since each segment is a further sequence for attention."""
+"""Minimum tokens that documents share, since each segment is a further sequence for attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,13 @@ class Segment:
 def share(keys: Sequence[npt.NDArray[np.int64]], own: Sequence[int], least: int = LEAST) -> list[Segment]:
     """Cuts documents into segments; a segment follows those before it.
 
+    Documents with equal openings share them to their ends. So a batch never has more tokens than its openings, each
+    once, and the rest of each document; a plan counts these (`learning.planning.alike`).
+
     Args:
         keys: for each document, a number for each token; tokens with equal numbers and equal predecessors are the same.
         own: for each document, the place from which it shares nothing, such as its first token that precedes a target.
-        least: minimum tokens of a shared segment.
+        least: minimum tokens of a shared segment; at the end of equal openings, of the whole opening.
 
     Returns:
         The segments. The last segment of each document belongs to it alone and may have no token.
@@ -54,7 +57,8 @@ def share(keys: Sequence[npt.NDArray[np.int64]], own: Sequence[int], least: int 
             found.append(Segment(document, start, len(keys[document]), before))
             continue
         shared = min(common[first + 1 : end])
-        if shared - start >= least:
+        ends = len(heads[order[first + 1]]) == shared  # openings that end here come before longer ones
+        if shared - (0 if ends else start) >= least:
             found.append(Segment(document, start, shared, before))
             start, before = shared, (*before, len(found) - 1)
         cuts = [first, *(at for at in range(first + 1, end) if common[at] == shared), end]

@@ -1,5 +1,6 @@
 """Layouts of documents that begin alike."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,6 +31,14 @@ def test_nothing_is_shared_from_the_own_part_on_and_below_the_minimum() -> None:
     assert cut([], [], 1) == [] and cut([[7]], [0], 1) == [Segment(0, 0, 1, ())]
 
 
+def test_equal_openings_are_shared_to_their_ends_behind_a_text_that_others_share() -> None:
+    documents = [[1, 1, 1, 1, 2, 7], [1, 1, 1, 1, 2, 8], [1, 1, 1, 1, 3, 9]]
+    assert cut(documents, [5, 5, 5], 4) == [
+        Segment(0, 0, 4, ()), Segment(0, 4, 5, (0,)), Segment(0, 5, 6, (0, 1)), Segment(1, 5, 6, (0, 1)),
+        Segment(2, 4, 6, (0,)),
+    ]  # fmt: skip
+
+
 @given(DOCUMENTS, st.data(), st.integers(1, 4))
 def test_each_document_is_the_chain_of_its_segments_and_no_segment_could_be_shared_further(
     documents: list[list[int]], data: st.DataObject, least: int
@@ -43,10 +52,17 @@ def test_each_document_is_the_chain_of_its_segments_and_no_segment_could_be_shar
     for document, last in ends.items():
         chain = [*(segments[at] for at in last.before), last]
         assert [token for one in chain for token in documents[one.document][one.start : one.end]] == documents[document]
-        assert all(one.end <= own[document] and one.end - one.start >= least for one in chain[:-1])
+        assert all(one.end <= own[document] for one in chain[:-1])
+    openings = Counter(tuple(one[:end]) for one, end in zip(documents, own, strict=True))
     for at, one in enumerate(segments):
+        if _shared(one, segments):
+            equal = openings[tuple(documents[one.document][: one.end])] > 1
+            assert one.end - (0 if equal else one.start) >= least
         assert all(before < at for before in one.before)
         assert sum(segments[before].end - segments[before].start for before in one.before) == one.start
+    once = sum(len(one) * (1 if len(one) >= least else times) for one, times in openings.items())
+    rest = sum(len(one) - end for one, end in zip(documents, own, strict=True))
+    assert sum(one.end - one.start for one in segments) <= once + rest
     followers = [segments[at].before for at in range(len(segments))]
     for one in range(len(segments)):
         for other in range(one):
