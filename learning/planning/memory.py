@@ -15,6 +15,8 @@ code (`learning.engines.fsdp`), where c is the number of bytes per computed numb
   its input, with c bytes per number, and one block at a time is computed again (Chen et al., arXiv 1604.06174). If only
   some blocks are, they are the vision tower's first, which save the most bytes per operation, then blocks with a
   DeltaNet, then the others.
+- Documents that share tokens attend to copies of keys and values: of all tokens of each document, and of each shared
+  opening.
 - A target's logits take 12 bytes per word of the vocabulary: log probabilities, their gradient, and the logits'
   gradient.
 
@@ -28,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from learning.planning.step_plan import PieceMemory
+from learning.planning.step_rules import PieceMemory
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 
@@ -238,6 +240,8 @@ class MemoryRecipe:
     """Number of these tokens that have a target."""
     patches: int
     """Number of patches of the vision tower in a micro-batch."""
+    copied: int = 0
+    """Number of tokens whose keys and values are copied, for documents that share tokens."""
     compute: int = 2
     """Bytes per computed number: 2 for bf16, 4 for fp32."""
     rank: int = 0
@@ -446,13 +450,16 @@ def _activations(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
     compute, kept, again = recipe.compute, 0.0, 0.0
     left = math.inf if recipe.checkpointing is True else int(recipe.checkpointing)
     still = _still(network, recipe)
-    for stack, tokens, frozen in ((network.vision, recipe.patches, still), (network.language, recipe.tokens, False)):
-        again = max(again, tokens * stack.working(compute))
+    sizes = ((network.vision, recipe.patches, 0, still), (network.language, recipe.tokens, recipe.copied, False))
+    for stack, tokens, copied, frozen in sizes:
+        copies = 2 * compute * stack.keys * copied  # and as many bytes for their gradients
+        working = tokens * stack.working(compute) + copies
+        again = max(again, working)
         for blocks, saved in () if frozen else stack.kinds(compute, recipe.rank, recipe.cuda):
             twice = min(blocks, left)
             left -= twice
-            kept += tokens * (twice * compute * stack.width + (blocks - twice) * saved)
-            again = max(again, tokens * (saved + stack.working(compute)) if twice else 0.0)
+            kept += tokens * twice * compute * stack.width + (blocks - twice) * (tokens * saved + copies)
+            again = max(again, tokens * saved + copies + working if twice else 0.0)
     merged = 0.0 if still else recipe.patches * network.vision.width * 3 * compute * network.mergers
     embedded = recipe.tokens * network.language.width * (8 + (2 + network.mergers) * compute)
     return kept + merged + embedded, again
@@ -495,16 +502,17 @@ FAR = 2**30
 """Number of tokens, patches or targets beyond which the same point of a step is always the peak."""
 
 
-def piece_memory(network: Network, recipe: MemoryRecipe, room: int) -> PieceMemory:
-    """Computes the memory that a rank has for a micro-batch, and what a token, patch and target take of it.
+def piece_memory(network: Network, recipe: MemoryRecipe, room: int, shares: bool = False) -> PieceMemory:
+    """Computes the memory that a rank has for a micro-batch, and what a token, patch, target and copy take of it.
 
-    The peak is a maximum of sums that are linear in the three numbers. Each takes its largest factor of all sums, so
-    that a micro-batch that fits by these bytes also fits by `predict`.
+    The peak is a maximum of sums that are linear in these numbers. Each takes its largest factor of all sums, so that a
+    micro-batch that fits by these bytes also fits by `predict`.
 
     Args:
         network: the sizes of the model.
         recipe: the training; its tokens, patches and targets are not used.
         room: usable bytes of the GPU.
+        shares: whether documents share tokens.
     """
     chunk = recipe.logits_chunk
     empty = replace(recipe, tokens=0, patches=0, targets=0 if chunk is None else chunk + 1)
@@ -514,7 +522,7 @@ def piece_memory(network: Network, recipe: MemoryRecipe, room: int) -> PieceMemo
         return -(-(far - near) // FAR)
 
     free = room - predict(network, empty).peak
-    return PieceMemory(free, each("tokens"), each("patches"), each("targets"))
+    return PieceMemory(free, each("tokens"), each("patches"), each("targets"), each("copied") if shares else 0)
 
 
 def _still(network: Network, recipe: MemoryRecipe) -> bool:

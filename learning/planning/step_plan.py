@@ -2,119 +2,23 @@
 
 Every rank computes the same plan from lengths only, so each rank fetches and decodes only its own part. The work of the
 vision tower and of the language model is balanced separately (`learning.planning.balance`); a sequence-parallel group
-shares a sample that is too long for one rank (`learning.planning.sequence_plan`). The tower's outputs for a screen go
-directly to the ranks that hold the screen's tokens. The module does not import torch.
+shares a sample that is too long for one rank (`learning.planning.sequence_plan`). Samples that begin alike go to one
+rank, which computes their opening once (`learning.planning.alike`). The tower's outputs for a screen go directly to the
+ranks that hold the screen's tokens. The module does not import torch.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from learning.planning.balance import BalanceCost, Ints, loads, longest_first, near_holders
-from learning.planning.sequence_plan import ClusterCost, Group, plan
+from learning.planning.alike import cuts
+from learning.planning.balance import Ints, loads, longest_first, near_holders
+from learning.planning.sequence_plan import ClusterCost, Group, plan, total
+from learning.planning.step_rules import Rules, SampleLengths, ScreenSpan, StepWork
 from schemas.failure import PlanError
-
-
-@dataclass(frozen=True, slots=True)
-class ScreenSpan:
-    """A screen's range within a sample's tokens."""
-
-    start: int
-    tokens: int
-    patches: int
-
-
-@dataclass(frozen=True, slots=True)
-class SampleLengths:
-    """The lengths of one sample of the batch."""
-
-    tokens: int
-    screens: tuple[ScreenSpan, ...]
-    targets: int = 0
-
-    @property
-    def patches(self) -> int:
-        """Counts the patches of all screens."""
-        return sum(screen.patches for screen in self.screens)
-
-
-@dataclass(frozen=True, slots=True)
-class PieceMemory:
-    """Memory of a rank for one micro-batch, in bytes (`learning.planning.memory.piece_memory`)."""
-
-    room: int
-    """Bytes that are free for a micro-batch."""
-    token: int
-    """Bytes of each token."""
-    patch: int
-    """Bytes of each patch."""
-    target: int
-    """Bytes of each target."""
-
-    def of(self, item: SampleLengths) -> int:
-        """Computes the bytes of a sample."""
-        return self.token * item.tokens + self.patch * item.patches + self.target * item.targets
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Rules of plans, the same on every rank."""
-
-    ranks: int
-    vision: BalanceCost
-    """Cost of a screen, by its patches."""
-    language: BalanceCost
-    """Cost of a sample, by its tokens."""
-    level: bool = True
-    """Whether work is balanced; otherwise, samples and screens go to the ranks in turn."""
-    cap: int | None = None
-    """Maximum tokens of a rank in a micro-batch."""
-    cluster: ClusterCost | None = None
-    """Costs of sequence plans; None for no sequence plans."""
-    per_node: int | None = None
-    """Number of ranks of a node, if there are several nodes."""
-    memory: PieceMemory | None = None
-    """Memory that limits a micro-batch in place of `cap`."""
-
-    def costs(self, items: Sequence[SampleLengths]) -> Ints:
-        """Computes each sample's cost on the rank that holds it; a single rank runs both phases."""
-        read = self.language.of([item.tokens for item in items])
-        if self.ranks > 1:
-            return read
-        seen = [int(self.vision.of([screen.patches for screen in item.screens]).sum()) for item in items]
-        return read + np.array(seen, dtype=np.int64)
-
-    def sizes(self, items: Sequence[SampleLengths]) -> tuple[Ints, int | None]:
-        """Computes each sample's size, and the maximum size of a rank's samples: bytes, or tokens if only those are
-        limited.
-
-        Raises:
-            PlanError: a sample exceeds the maximum.
-        """
-        if self.memory is None:
-            sizes, most = np.array([item.tokens for item in items], dtype=np.int64), self.cap
-        else:
-            sizes, most = np.array([self.memory.of(item) for item in items], dtype=np.int64), self.memory.room
-        if most is not None and sizes.max() > most:
-            raise _too_large(int(sizes.argmax()), int(sizes.max()), most, self.memory is not None)
-        return sizes, most
-
-
-def _too_large(sample: int, size: int, most: int, memory: bool) -> PlanError:
-    if memory:
-        return PlanError(
-            f"sample {sample} takes {size / 2**30:.2f} GiB in a step, and {max(0, most) / 2**30:.2f} GiB are free.",
-            "Set train.activation_checkpointing=true, show fewer screenshots (policy.history_images or "
-            "policy.live_images), or let `flywheel plan` choose.",
-        )
-    return PlanError(
-        f"sample {sample} has {size} tokens, a rank takes {most}.",
-        "Raise train.token_cap, show fewer screenshots (policy.history_images or policy.live_images), or switch "
-        "train.sequence_plans on.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +28,7 @@ class MicroBatch:
     groups: tuple[Group, ...]
     """Groups that together have every rank once; a group without samples still takes part in the collectives."""
     encoders: tuple[int, ...]
-    """Rank that encodes each screen, in the order of samples."""
+    """Rank that encodes each screen of `encoded`."""
 
     @property
     def samples(self) -> tuple[int, ...]:
@@ -150,19 +54,37 @@ def plan_step(items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
     Raises:
         PlanError: a sample fits on no rank and no group of ranks; the message names it.
     """
-    shared = rules.cluster is not None and rules.ranks > 1
-    return plan_of(_shared(items, rules) if shared else _alone(items, rules), items, rules)
+    if rules.cluster is not None and rules.ranks > 1:
+        grouped = _fastest(items, rules, rules.cluster)
+    else:
+        grouped = _alone(items, rules)[0] if rules.level else _in_turn(items, rules)
+    return plan_of(grouped, items, rules)
 
 
 def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
     """Makes the plan with these groups in each micro-batch, and distributes their screens over all ranks."""
     made: list[MicroBatch] = []
     for groups in grouped:
-        members = sorted(sample for group in groups for sample in group.sequences)
-        screens = [(sample, piece) for sample in members for piece in items[sample].screens]
+        screens = [(sample, items[sample].screens[number]) for sample, number in encoded(groups, items)]
         encoders = _encoders([piece.patches for _, piece in screens], rules)
         made.append(MicroBatch(_renamed(groups, screens, encoders, rules), tuple(encoders.tolist())))
     return made
+
+
+def encoded(groups: Sequence[Group], items: Sequence[SampleLengths]) -> list[tuple[int, int]]:
+    """Lists the screens that a micro-batch encodes: each one's sample and number in it, in this order.
+
+    A screen that several samples of a single rank show (`ScreenSpan.name`) is encoded once, for the first of them.
+    """
+    found = list[tuple[int, int]]()
+    for group in groups:
+        known = set[Hashable]()
+        for sample in sorted(group.sequences):
+            for number, screen in enumerate(items[sample].screens):
+                if group.degree > 1 or screen.name is None or screen.name not in known:
+                    known.add(screen.name)
+                    found.append((sample, number))
+    return sorted(found)
 
 
 def check_plan(
@@ -185,21 +107,19 @@ def check_plan(
 
 
 def fragments(batch: MicroBatch, items: Sequence[SampleLengths]) -> Fragments:
-    """Computes how the outputs of the vision tower are cut, in the order of samples, screens and tokens."""
+    """Computes how the outputs of the vision tower are cut, in the order of the encoded screens and their tokens."""
     place: dict[int, tuple[Group, int]] = {}
     for group in batch.groups:
         for sample, start in zip(sorted(group.sequences), edges_of(group, items), strict=False):
             place[sample] = (group, start)
     cut: list[tuple[int, int, int]] = []
-    encoders = iter(batch.encoders)
-    for sample in batch.samples:
+    for (sample, number), encoder in zip(encoded(batch.groups, items), batch.encoders, strict=True):
         group, offset = place[sample]
-        stretch = stretch_of(group, items)
-        for piece in items[sample].screens:
-            encoder, start, end = next(encoders), offset + piece.start, offset + piece.start + piece.tokens
-            cuts = [start, *range((start // stretch + 1) * stretch, end, stretch), end]
-            for left, right in pairwise(cuts):
-                cut.append((encoder, group.first + left // stretch, right - left))
+        piece, stretch = items[sample].screens[number], stretch_of(group, items)
+        start, end = offset + piece.start, offset + piece.start + piece.tokens
+        borders = [start, *range((start // stretch + 1) * stretch, end, stretch), end]
+        for left, right in pairwise(borders):
+            cut.append((encoder, group.first + left // stretch, right - left))
     return Fragments(*np.array(cut, dtype=np.int64).reshape(-1, 3).T.copy())
 
 
@@ -225,49 +145,83 @@ def digest(batches: Sequence[MicroBatch]) -> int:
     return int.from_bytes(hashlib.sha256(repr(batches).encode()).digest()[:8], "big") >> 2
 
 
-def _shared(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
-    """Makes groups of mixed degree."""
-    assert rules.cluster is not None
-    return [batch.groups for batch in plan([item.tokens for item in items], rules.ranks, rules.cluster)]
+def _fastest(items: Sequence[SampleLengths], rules: Rules, cluster: ClusterCost) -> list[tuple[Group, ...]]:
+    """Makes groups of mixed degree, or puts each sample on a single rank if that is faster, as samples share tokens."""
+    made = plan([item.tokens for item in items], rules.ranks, cluster)
+    divided = [batch.groups for batch in made]
+    if not rules.level or not any(item.begins for item in items):
+        return divided
+    try:
+        alone, costs = _alone(items, rules)
+    except PlanError:  # a sample needs several ranks
+        return divided
+    screens = [items[sample].screens[number] for groups in divided for sample, number in encoded(groups, items)]
+    seen = int(rules.vision.of([one.patches for one in screens]).sum()) // rules.ranks
+    longest = max(item.tokens for item in items)
+    pace = float(cluster.milliseconds(longest, 1)) / int(rules.language.of(longest))
+    together = pace * costs + cluster.fixed * len(alone) < total(made) + pace * seen
+    return alone if together else divided
 
 
-def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
+def _alone(items: Sequence[SampleLengths], rules: Rules) -> tuple[list[tuple[Group, ...]], int]:
     """Puts every sample on a single rank, in as few micro-batches as its limit allows, with equal work.
 
-    With several ranks, samples of similar cost are together, as a micro-batch ends with its slowest rank.
+    Of the cuts of units, it takes the one with the fewest micro-batches, then the one with the smallest costs. Returns
+    the micro-batches and their costs (`_packed`).
     """
-    if not rules.level:
-        return _in_turn(items, rules)
-    costs, (sizes, most) = rules.costs(items), rules.sizes(items)
-    number = 1 if most is None else max(1, -(-int(sizes.sum()) // (most * rules.ranks)))
+    work = rules.work(items)
+    found = (_packed(parts, work, items, rules) for parts in cuts(work.costs, work.sizes, work.most))
+    return min(found, key=lambda one: (len(one[0]), one[1]))
+
+
+def _packed(
+    parts: Ints, work: StepWork, items: Sequence[SampleLengths], rules: Rules
+) -> tuple[list[tuple[Group, ...]], int]:
+    """Puts every part on a single rank; returns the micro-batches and their costs.
+
+    The costs are those of the slowest ranks and, with several ranks, of the screens, which all ranks encode together.
+    With several ranks, parts of similar cost are together, as a micro-batch ends with its slowest rank.
+    """
+    ranks, pieces = rules.ranks, int(parts.max(initial=-1)) + 1
+    costs, sizes = (one.sums(parts, pieces) for one in (work.costs, work.sizes))
+    number = 1 if work.most is None else max(1, -(-int(sizes.sum()) // (work.most * ranks)))
     while True:
         try:
-            bins = longest_first(costs, rules.ranks * number, sizes, most)
+            bins = longest_first(costs, ranks * number, sizes, work.most)[parts]
         except PlanError:
             number += 1
             continue
-        work = np.bincount(bins, weights=costs, minlength=rules.ranks * number)
-        order = np.argsort(-work, kind="stable")
-        made = [_singles(bins, order[start : start + rules.ranks]) for start in range(0, len(order), rules.ranks)]
-        if rules.memory is None or rules.ranks == 1 or _all_fit(made, items, rules):
-            return made
+        each = work.costs.sums(bins, ranks * number)
+        order = np.argsort(-each, kind="stable")
+        made = [_singles(bins, order[start : start + ranks]) for start in range(0, len(order), ranks)]
+        if ranks == 1 or rules.memory is None or rules.memory.room is None or _all_fit(made, work, items, rules):
+            screens = 0 if ranks == 1 else int(work.seen.sums(bins, ranks * number).sum()) // ranks
+            return made, int(each[order[::ranks]].sum()) + screens + work.common * number
         number += 1
         if number > len(items):  # a sample alone fits wherever its screens are encoded
-            others = tuple(Group(1, rank, ()) for rank in range(1, rules.ranks))
-            return [(Group(1, 0, (sample,)), *others) for sample in range(len(items))]
+            others = tuple(Group(1, rank, ()) for rank in range(1, ranks))
+            spent = int(work.costs.whole.sum() + work.seen.whole.sum() // ranks) + work.common * len(items)
+            return [(Group(1, 0, (sample,)), *others) for sample in range(len(items))], spent
 
 
-def _all_fit(grouped: Sequence[tuple[Group, ...]], items: Sequence[SampleLengths], rules: Rules) -> bool:
+def _all_fit(
+    grouped: Sequence[tuple[Group, ...]],
+    work: StepWork,
+    items: Sequence[SampleLengths],
+    rules: Rules,
+) -> bool:
     """Checks whether every rank has memory for its samples and for the screens that it encodes."""
-    assert rules.memory is not None
+    assert rules.memory is not None and work.most is not None
+    places = np.empty(len(items), dtype=np.int64)
+    for number, groups in enumerate(grouped):
+        for group in groups:
+            places[list(group.sequences)] = number * rules.ranks + group.first
+    read, held = (one.sums(places, len(grouped) * rules.ranks) for one in (work.sizes, work.patches))
+    seen = list[Ints]()
     for groups in grouped:
-        patches = [screen.patches for group in groups for one in group.sequences for screen in items[one].screens]
-        seen = loads(patches, _encoders(patches, rules), rules.ranks)
-        read = np.array([sum(rules.memory.of(items[one]) for one in group.sequences) for group in groups])
-        held = np.array([sum(items[one].patches for one in group.sequences) for group in groups])
-        if (read + rules.memory.patch * (seen - held)).max() > rules.memory.room:
-            return False
-    return True
+        patches = [items[sample].screens[number].patches for sample, number in encoded(groups, items)]
+        seen.append(loads(patches, _encoders(patches, rules), rules.ranks))
+    return bool((read + rules.memory.patch * (np.concatenate(seen) - held)).max() <= work.most)
 
 
 def _in_turn(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:

@@ -8,9 +8,10 @@ text and the sizes of its screens. So a plan needs no pixels (`measure`); screen
 (`pixels`).
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from common.picture import rgb_of
 from learning.data.documents import Document, chat_of, clip_of_sample, thought_of, visible_screens
 from learning.data.files import Rollout
 from learning.data.sample import Screenshots, TrainSample
-from learning.planning.step_plan import SampleLengths, ScreenSpan
+from learning.planning.step_rules import SampleLengths, ScreenSpan
 from models.families.outside import as_sent
 from models.families.processor import PromptTokens, read_processor
 from models.families.prompt import Message, clips_of
@@ -89,24 +90,50 @@ class Chat:
     temperature: float = 1.0
     """Divisor of the logits."""
 
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Lists the seconds between the groups of frames of each video, on which positions depend."""
+        return tuple(self.shapes["second_per_grid_ts"].tolist()) if "second_per_grid_ts" in self.shapes else ()
+
     def follows(self, earlier: "Chat") -> bool:
         """Checks whether this document's prompt begins with the tokens of another document, reply included."""
         size, prompt = len(earlier.ids), len(self.ids) - int((self.targets >= 0).sum())
         return size <= prompt and torch.equal(self.ids[:size], earlier.ids)
 
 
+def common(texts: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Finds the tokens with which all texts begin."""
+    return tuple(each[0] for each in takewhile(lambda each: len(set(each)) == 1, zip(*texts, strict=False)))
+
+
+def _digest(chat: Chat, pieces: Sequence[ScreenSpan], size: int) -> str:
+    """Computes a digest of the first tokens, their screens, and what else determines their positions."""
+    shown = [(piece.start, piece.tokens, piece.name) for piece in pieces if piece.start < size]
+    return hashlib.sha256(chat.ids[:size].numpy().tobytes() + repr((shown, chat.times)).encode()).hexdigest()
+
+
 class Chats:
     """Encodes documents for the model of a directory.
+
+    Args:
+        directory, policy: the model.
+        screenshots: the screens of the documents.
+        seed: seed of the training.
+        shares: whether measures name the openings and screens that documents have in common.
 
     Raises:
         CheckpointError: the directory cannot be read, or its processor does not give screens as grids of patches.
     """
 
-    def __init__(self, directory: Path, policy: PolicyConfig, screenshots: Screenshots, seed: int) -> None:
+    def __init__(
+        self, directory: Path, policy: PolicyConfig, screenshots: Screenshots, seed: int, shares: bool = False
+    ) -> None:
         self.processor = read_processor(directory)
         self._family = family_of(policy, directory)
         self._directory, self._policy = directory, policy
-        self._screenshots, self._seed = screenshots, seed
+        self._screenshots, self._seed, self._shares = screenshots, seed, shares
+        self.start: tuple[int, ...] | None = None
+        """Tokens with which all measured documents begin, before screens; None if none was measured, or none shares."""
         self._tokenizer: Any = self.processor.tokenizer
         config = read_config(directory)
         self._vocabulary = int(config.get("text_config", config).get("vocab_size", len(self._tokenizer)))
@@ -155,24 +182,25 @@ class Chats:
         return self._measured(document, self.encode(document))
 
     def _measured(self, document: Document, chat: Chat) -> Measure:
-        pieces, start = list[ScreenSpan](), 0
+        pieces, start, shown = list[ScreenSpan](), 0, self._encoded(document)
         for kind, run in groupby(chat.kinds.tolist()):
             end = start + len(list(run))
             while kind and start < end:
                 patches = int(chat.grids[len(pieces)].prod())
-                pieces.append(ScreenSpan(start, patches // self._merge**2, patches))
+                name = shown[len(pieces)] if self._shares else None
+                pieces.append(ScreenSpan(start, patches // self._merge**2, patches, name))
                 start += pieces[-1].tokens
             start = end
         reply = tuple(chat.targets[chat.targets >= 0].tolist())
         thought = thought_of(document, self._family)
         thinks = None if thought is None else len(self._tokenizer(thought, add_special_tokens=False)["input_ids"])
-        return Measure(
-            SampleLengths(len(chat.ids), tuple(pieces), len(reply)),
-            reply,
-            self._encoded(document),
-            thinks,
-            chat.temperature,
-        )
+        opening = len(chat.ids) - len(reply)
+        begins = _digest(chat, pieces, opening) if self._shares else ""
+        if self._shares:
+            end = min([opening, *(piece.start for piece in pieces)])
+            self.start = common([chat.ids[:end].tolist(), *([] if self.start is None else [self.start])])
+        item = SampleLengths(len(chat.ids), tuple(pieces), len(reply), opening, begins)
+        return Measure(item, reply, shown, thinks, chat.temperature)
 
     def _encoded(self, document: Document) -> tuple[Encoded, ...]:
         """Lists the screens of a document, or the groups of frames of its video."""

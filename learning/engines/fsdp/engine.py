@@ -32,7 +32,7 @@ from learning.engines.choice import unsliced
 from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef, TrainedNetwork
 from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain, write_adapters
 from learning.engines.fsdp.census import network_of
-from learning.engines.fsdp.chats import Chats, Measure
+from learning.engines.fsdp.chats import Chats, Measure, common
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
 from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
 from learning.engines.fsdp.model import (
@@ -56,7 +56,9 @@ from learning.job import Job
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.ulysses import GroupPool
 from learning.planning.memory import MemoryRecipe, generator_bytes, holds_copies, piece_memory
-from learning.planning.step_plan import MicroBatch, PieceMemory, Rules, SampleLengths, check_plan, digest, plan_step
+from learning.planning.shared_prompts import LEAST
+from learning.planning.step_plan import MicroBatch, check_plan, digest, plan_step
+from learning.planning.step_rules import PieceMemory, Rules, SampleLengths
 from learning.reports import send
 from models.attention import find_kernel
 from models.fused import find_compiler
@@ -109,7 +111,10 @@ class Sharded(TrainedNetwork):
         add_adapters(self._model, job.train.lora, job.seed)
         self.shape = shape_of(self._model)
         """Costs of the model's phases."""
-        self._memory = self._memory_of(job) if job.train.token_cap == "auto" else None
+        # A state that goes from token to token ends differently in each document, and experts are balanced by document.
+        self.shares = job.train.share_prompts and not self.shape.undivided and not job.train.experts.balance
+        """Whether tokens with which several documents of a rank begin are computed once."""
+        self._memory = self._memory_of(job)
         self._net = shard(self._model, self.device, world, dtype, job.train, exchange, compiled)
         self._in_ranges = True
         """Whether each rank read only its ranges of the files."""
@@ -121,16 +126,25 @@ class Sharded(TrainedNetwork):
         self._optimizer = optimizer_of(self._net, job.train, compiled)
 
     def _memory_of(self, job: Job) -> PieceMemory | None:
-        """Computes what a GPU's memory has room for in a micro-batch; None on a CPU."""
-        if (room := room_of(self.device)) is None:
+        """Computes what a token, patch and target of a micro-batch take, and what a GPU has room for.
+
+        Returns None if neither memory nor shared tokens need to be limited.
+        """
+        filled = job.train.token_cap == "auto"
+        if job.train.token_cap is None or not (filled or self.shares):
+            return None
+        room = room_of(self.device) if filled else 0
+        if room is None:
             return None
         sizes = {"tokens": 0, "targets": 0, "patches": 0, "networks": method_of(job.train).networks(job.train)}
         compute = 2 if in_half(job.train, self.device) else self.dtype.itemsize
         network = network_of(self._model)
         generator = generator_bytes(network, job.policy, job.train)
         recipe = MemoryRecipe.of(job.train, ranks=self.world, compute=compute, generator=generator, **sizes)
-        found = piece_memory(network, replace(recipe, copies=holds_copies(network, recipe, room)), room)
-        if found.room <= 0:
+        found = piece_memory(network, replace(recipe, copies=holds_copies(network, recipe, room)), room, self.shares)
+        if not filled:
+            return replace(found, room=None)
+        if found.room is not None and found.room <= 0:
             raise UsageError(
                 f"train.token_cap is auto, and {-found.room / 2**30:.1f} GiB of memory lack before the first token.",
                 "Run `flywheel plan`, which chooses settings that fit.",
@@ -259,8 +273,6 @@ class FsdpEngine(Sharded, Engine):
             send(warning=f"{job.parent}: trained weights are rounded to 4 bits again, and smaller changes are lost.")
         if self.device.type == "cuda" and in_half(job.train, self.device):
             self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
-        # A state that goes from token to token ends differently in each document, and experts are balanced by document.
-        self.shares = job.train.share_prompts and not self.shape.undivided and not job.train.experts.balance
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
         self._warned = False
 
@@ -271,11 +283,12 @@ class FsdpEngine(Sharded, Engine):
             FlywheelError: a document cannot be encoded.
             PlanError: a document fits on no rank and no group of ranks.
         """
-        chats = Chats(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed)
+        chats = Chats(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed, self.shares)
         alone = unsliced(self._job.policy, self._job.train, self._job.parent)
         rule = self._job.policy.context_rule
         self._slices = [[one] for one in range(len(documents))] if alone else slices(documents, rule)
-        self._measures, self._follows = self._measure(chats, documents)
+        self._measures, self._follows, first = self._measure(chats, documents)
+        self.rules = replace(self.rules, common=first if first >= LEAST else 0)
         self._report_apart()
         self._check_fit()
         counts = [measure.targets if measure else 0 for measure in self._measures]
@@ -290,11 +303,12 @@ class FsdpEngine(Sharded, Engine):
         that need the most memory per token still fit.
         """
         memory, cluster, items = self.rules.memory, self.rules.cluster, self.items
-        if memory is not None and cluster is None:
+        room = None if memory is None else memory.room
+        if room is not None and cluster is None:
             self.rules.sizes(items)
             return
-        if memory is not None and cluster is not None:
-            cap = int(min(memory.room * item.tokens / memory.of(item) for item in items if item.tokens))
+        if memory is not None and room is not None and cluster is not None:
+            cap = int(min(room * item.tokens / memory.of(item) for item in items if item.tokens))
             self.rules = replace(self.rules, cap=cap, cluster=replace(cluster, memory=float(cap)))
         longest = max(range(len(items)), key=lambda at: items[at].tokens)
         check_fit(items[longest].tokens, longest, self.rules.cluster, self.rules.cap)
@@ -348,11 +362,7 @@ class FsdpEngine(Sharded, Engine):
         chosen = [number for number in chosen if self._measures[number] is not None]
         measures = [measure for measure in (self._measures[number] for number in chosen) if measure is not None]
         sequences = chained(chosen, self._follows)
-        longest = [measures[sequence[-1]] for sequence in sequences]
-        items = [
-            replace(measure.item, targets=sum(measures[place].targets for place in sequence))
-            for measure, sequence in zip(longest, sequences, strict=True)
-        ]
+        items = [_item([measures[place] for place in sequence]) for sequence in sequences]
         if plan is None:
             plan = plan_step(items, self.rules)
         check_plan(plan, items, self.world, self.rules.cluster.degrees if self.rules.cluster else (1,))
@@ -380,10 +390,14 @@ class FsdpEngine(Sharded, Engine):
         return (found.thought, found.targets) if found else (None, None)
 
     def parts(self, documents: Sequence[int], size: int) -> list[Sequence[int]]:
-        """Divides documents into parts of `size`, or more where a slice would be cut."""
+        """Divides documents into parts of `size`, or more where a slice would be cut; those that begin alike follow one
+        another."""
         of = {document: number for number, members in enumerate(self._slices) for document in members}
+        items, known = self.items, dict[str | int, int]()
+        begins = [items[members[0]].begins or number for number, members in enumerate(self._slices)]
+        order = {document: known.setdefault(begins[of[document]], len(known)) for document in documents}
         found: list[list[int]] = []
-        for document in documents:
+        for document in sorted(documents, key=order.__getitem__):
             if found and (len(found[-1]) < size or of[found[-1][-1]] == of[document]):
                 found[-1].append(document)
             else:
@@ -442,24 +456,27 @@ class FsdpEngine(Sharded, Engine):
         """Stops the planning thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _measure(self, chats: Chats, samples: Sequence[Document]) -> tuple[list[Measure | None], dict[int, int]]:
-        """Measures all documents, and finds the document that each one follows; each rank measures some slices."""
+    def _measure(self, chats: Chats, samples: Sequence[Document]) -> tuple[list[Measure | None], dict[int, int], int]:
+        """Measures all documents, the document that each one follows, and the number of tokens with which all begin;
+        each rank measures some slices."""
         share = self._slices[self.rank :: self.world]
         try:
-            mine: Any = [chats.measure_slice([samples[number] for number in members]) for members in share]
+            made = [chats.measure_slice([samples[number] for number in members]) for members in share]
+            mine: Any = made, chats.start
         except FlywheelError as error:
             mine = error
         shares: list[Any] = [None] * self.world
         dist.all_gather_object(shares, mine)
         _raise_first(shares)
+        starts = [start for _, start in shares if start is not None]
         found: list[Measure | None] = [None] * len(samples)
         follows: dict[int, int] = {}
         for at, members in enumerate(self._slices):
-            measures, before = shares[at % self.world][at // self.world]
+            measures, before = shares[at % self.world][0][at // self.world]
             for number, measure in zip(members, measures, strict=True):
                 found[number] = measure
             follows |= {members[number]: members[earlier] for number, earlier in before.items()}
-        return found, follows
+        return found, follows, len(common(starts))
 
     def _rules_of(self, train: TrainConfig, shape: Shape) -> Rules:
         """Builds the rules of plans from the config."""
@@ -471,6 +488,14 @@ class FsdpEngine(Sharded, Engine):
             speeds = CPU if self.device.type == "cpu" else GPU
             cost = cluster_cost(shape, self.world, per_node, cap or 0, speeds)
         return Rules(self.world, shape.vision, shape.language, train.balance, cap, cost, per_node, self._memory)
+
+
+def _item(measures: Sequence[Measure]) -> SampleLengths:
+    """Combines the lengths of a sequence's documents: the last one contains all tokens, and targets begin in the first
+    one."""
+    first, last = measures[0].item, measures[-1].item
+    targets = sum(measure.targets for measure in measures)
+    return replace(last, targets=targets, opening=first.opening, begins=first.begins)
 
 
 def _raise_first(found: Sequence[Any]) -> None:

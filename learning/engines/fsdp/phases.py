@@ -37,7 +37,7 @@ from learning.parallel.packed_attention import PackedDocuments, PatchWindows
 from learning.parallel.ulysses import GroupPool
 from learning.planning.sequence_plan import Group
 from learning.planning.shared_prompts import Segment, share
-from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch_of
+from learning.planning.step_plan import MicroBatch, edges_of, encoded, fragments, stretch_of
 from models.attention_kernels import Heads, KernelChoice, choice_of
 
 Precomputed = dict[str, Tensor | int | PatchWindows | PackedDocuments]
@@ -324,11 +324,31 @@ def _keys(chats: Sequence[Chat], shown: Sequence[Measure]) -> list[npt.NDArray[n
     found = list[npt.NDArray[np.int64]]()
     for chat, measure in zip(chats, shown, strict=True):
         keys = chat.ids.numpy().copy()
-        times = tuple(chat.shapes["second_per_grid_ts"].tolist()) if "second_per_grid_ts" in chat.shapes else ()
         for digest, piece in zip(measure.digests, measure.item.screens, strict=True):
-            keys[piece.start : piece.start + piece.tokens] = -1 - known.setdefault((digest, times), len(known))
+            keys[piece.start : piece.start + piece.tokens] = -1 - known.setdefault((digest, chat.times), len(known))
         found.append(keys)
     return found
+
+
+def _rows(segments: Sequence[Segment], shown: Sequence[Measure]) -> Tensor | None:
+    """Finds the received outputs of the tower for the tokens of screens; None if these are all of them in order.
+
+    A rank receives each screen once (`encoded`).
+    """
+    known, end = dict[Encoded, int](), 0
+    for one in shown:
+        for digest, piece in zip(one.digests, one.item.screens, strict=True):
+            if digest not in known:
+                known[digest] = end
+                end += piece.tokens
+    found = [
+        torch.arange(known[digest], known[digest] + piece.tokens)
+        for one in segments
+        for digest, piece in zip(shown[one.document].digests, shown[one.document].item.screens, strict=True)
+        if one.start <= piece.start < one.end
+    ]
+    rows = torch.cat(found) if found else torch.empty(0, dtype=torch.long)
+    return None if torch.equal(rows, torch.arange(end)) else rows
 
 
 MOST_DECODERS = 8
@@ -393,19 +413,12 @@ class WorkMaker:
 
     def _screens(self, batch: MicroBatch, measures: Sequence[Measure]) -> tuple[Tensor, Tensor, int]:
         """Computes patches, grids and tokens of the screens that this rank encodes."""
-        chosen = [measures[sample] for sample in batch.samples]
-        shown = [screen for one in chosen for screen in zip(one.digests, one.item.screens, strict=True)]
-        mine = [screen for screen, rank in zip(shown, batch.encoders, strict=True) if rank == self._rank]
-        if self._once:
-            mine = list({digest: (digest, piece) for digest, piece in mine}.values())
-        made = list(self._decoders.map(self._chats.pixels, (digest for digest, _ in mine))) or [self._chats.blank()]
-        tokens = sum(piece.tokens for _, piece in mine)
+        shown = zip(encoded(batch.groups, [one.item for one in measures]), batch.encoders, strict=True)
+        mine = [(measures[sample], number) for (sample, number), rank in shown if rank == self._rank]
+        made = list(self._decoders.map(self._chats.pixels, [one.digests[number] for one, number in mine]))
+        made = made or [self._chats.blank()]
+        tokens = sum(one.item.screens[number].tokens for one, number in mine)
         return torch.cat([pixels for pixels, _ in made]), torch.stack([grid for _, grid in made]), tokens
-
-    @property
-    def _once(self) -> bool:
-        """Whether a screen that several documents show is encoded once: on one rank, which holds all of them."""
-        return self._shares and self._world == 1
 
     def _text(
         self,
@@ -454,31 +467,9 @@ class WorkMaker:
         packed = PackedDocuments.sharing(segments) if shared else PackedDocuments.of(edges, ranks)
         if self._gap is not None:
             packed.chunks = DocumentChunks.of([end - first for first, end in pairwise(edges)], self._gap)
+        rows = _rows(segments, shown) if self._shares and group.degree == 1 else None
         texts = (ids[None, here], kinds[here].nonzero()[:, 0], held)
-        return RankWork(*seen, self._rows(segments, shown), *texts, packed, len(sequences), owners, lengths, *asked)
-
-    def _rows(self, segments: Sequence[Segment], shown: Sequence[Measure]) -> Tensor | None:
-        """Finds the received outputs of the tower for the tokens of screens; None if these are all of them in order."""
-        if not self._shares:
-            return None
-        first, known, end = list[list[int]](), dict[Encoded, int](), 0
-        for one in shown:
-            first.append([])
-            for digest, piece in zip(one.digests, one.item.screens, strict=True):
-                if self._once and digest in known:
-                    first[-1].append(known[digest])
-                    continue
-                known[digest] = end
-                first[-1].append(end)
-                end += piece.tokens
-        found = [
-            torch.arange(at, at + piece.tokens)
-            for one in segments
-            for at, piece in zip(first[one.document], shown[one.document].item.screens, strict=True)
-            if one.start <= piece.start < one.end
-        ]
-        rows = torch.cat(found) if found else torch.empty(0, dtype=torch.long)
-        return None if torch.equal(rows, torch.arange(end)) else rows
+        return RankWork(*seen, rows, *texts, packed, len(sequences), owners, lengths, *asked)
 
     def _named(
         self, members: Sequence[int], measures: Sequence[Measure], chosen: Sequence[int], here: slice

@@ -16,7 +16,7 @@ from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job, read_job
 from learning.learner import Learner
 from learning.planning.sequence_plan import Group
-from learning.planning.step_plan import MicroBatch, plan_step
+from learning.planning.step_plan import MicroBatch, encoded, plan_step
 from schemas.config.training import ExpertsConfig, MemoryConfig
 
 SHAPES = ((1, 1, 1, 1), (4,), (2, 2), (2, 1, 1))
@@ -57,7 +57,7 @@ def random_plan(engine: FsdpEngine, count: int, shapes: list[tuple[int, ...]], s
             members = np.flatnonzero(owner == places.index((number, place)))
             groups.append(Group(degree, first, tuple(int(sample) for sample in members)))
             first += degree
-        screens = sum(len(engine.items[sample].screens) for group in groups for sample in group.sequences)
+        screens = len(encoded(groups, engine.items))
         plan.append(MicroBatch(tuple(groups), tuple(int(rank) for rank in draw.integers(0, first, screens))))
     return plan
 
@@ -88,8 +88,16 @@ def check(
         print(f"{name}: {worst:.1e}")
 
 
+def work_of(engine: FsdpEngine, plan: list[MicroBatch] | None) -> list[int]:
+    """The tokens and screens that all ranks compute of all samples, and the micro-batches."""
+    works = engine.prepared(range(len(engine.items)), plan).pieces
+    counted = torch.tensor([sum(one.ids.numel() for one in works), sum(len(one.grids) for one in works if one.seen)])
+    dist.all_reduce(counted)
+    return [*counted.tolist(), len(works)]
+
+
 def main() -> None:
-    """Exits with an error that names the plan if a gradient differs."""
+    """Exits with an error that names the plan, or the work, if a gradient differs or shared prompts save nothing."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -100,24 +108,29 @@ def main() -> None:
     reference = torch.load(folder / "reference.pt")
     count = len(samples)
     alone = (Group(1, 0, tuple(range(count))), *(Group(1, other, ()) for other in range(1, world)))
-    elsewhere = (world - 1,) * sum(len(item.screens) for item in engine.items)
+    elsewhere = (world - 1,) * len(encoded(alone, engine.items))
     levelled = replace(engine.rules, cluster=None, cap=None)
+    cap = 3 * max(item.tokens for item in engine.items) // 2
     plans: dict[str, list[MicroBatch] | None] = {
         "as the trainer plans it": None,
         "balanced": plan_step(engine.items, levelled),
         "two nodes": plan_step(engine.items, replace(levelled, per_node=2)),
+        "alike together under a cap": plan_step(engine.items, replace(levelled, cap=cap)),
         "all on one rank, screens on another": [MicroBatch(alone, elsewhere)],
     }
+    several = [SHAPES[0]] * 3 if engine.shape.undivided else [SHAPES[0], SHAPES[2], SHAPES[1]]
+    if world == 4:
+        plans["micro-batches of several shapes"] = random_plan(engine, count, several, 5)
     if world == 4 and engine.shape.undivided:
-        plans["micro-batches of several shapes"] = random_plan(engine, count, [SHAPES[0]] * 3, 5)
         plans[f"{SHAPES[0]}"] = random_plan(engine, count, [SHAPES[0]], 0)
     elif world == 4:
-        pairs = MicroBatch((Group(2, 0, tuple(range(count))), Group(2, 2, ())), elsewhere)
+        groups = (Group(2, 0, tuple(range(count))), Group(2, 2, ()))
+        pairs = MicroBatch(groups, (world - 1,) * len(encoded(groups, engine.items)))
         plans["two ranks without samples"] = [pairs]
-        plans["micro-batches of several shapes"] = random_plan(engine, count, [SHAPES[0], SHAPES[2], SHAPES[1]], 5)
         plans |= {f"{shape}": random_plan(engine, count, [shape], number) for number, shape in enumerate(SHAPES)}
     for name, plan in plans.items():
         check(name, learner, engine, count, plan, reference, exact_to(engine))
+    computed = work_of(engine, plans["alike together under a cap"])
     learner.close()
     balanced = folder / "balanced.pt"
     ways = WAYS | (EXPERTS if balanced.exists() else {})
@@ -126,12 +139,15 @@ def main() -> None:
         other, engine = double(job.model_copy(update={"train": train}), samples, rank, world)
         wanted = torch.load(balanced) if train.experts.balance else reference
         close = 1e-8 if train.experts.balance else exact_to(engine)  # the library computes its auxiliary loss in fp32
-        check(name, other, engine, count, plans.get("micro-batches of several shapes"), wanted, close)
+        check(name, other, engine, count, random_plan(engine, count, several, 5), wanted, close)
         check(f"{name}, once more", other, engine, count, None, wanted, close)
         other.close()
     apart = job.model_copy(update={"train": job.train.model_copy(update={"share_prompts": False})})
     other, engine = double(apart, samples, rank, world)
     check("each prompt by itself", other, engine, count, None, reference, exact_to(engine))
+    alone = work_of(engine, plan_step(engine.items, replace(levelled, cap=cap)))
+    fewer = [few < many for few, many in zip(computed[:2], alone[:2], strict=True)]
+    assert fewer == [not engine.shape.undivided] * 2 and computed[2] <= alone[2], (computed, alone)
     other.close()
     dist.destroy_process_group()
     os._exit(0)

@@ -19,7 +19,7 @@ from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import read_job
 from learning.learner import Learner
 from learning.planning.step_plan import MicroBatch
-from tests.system.parts.sharded_ranks import check, double, random_plan
+from tests.system.parts.sharded_ranks import check, double, exact_to, random_plan
 
 
 class Apart(FsdpEngine):
@@ -43,7 +43,7 @@ def main() -> None:
         count = len(samples)
         apart = Learner(job, samples, rank, world, Apart(job, rank, world, torch.float64))
         learner, engine = double(job, samples, rank, world)
-        exact = 1e-8 if engine.shape.undivided else 1e-10  # the library computes gated DeltaNets in fp32
+        exact = exact_to(engine)
         known, other = (getattr(one.objective, "_old", torch.zeros(0)) for one in (learner, apart))
         assert torch.allclose(known, other, atol=exact), name
         place = folder / f"{name}.pt"

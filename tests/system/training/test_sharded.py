@@ -1,12 +1,13 @@
 """The learner of any model on real gloo ranks: whatever the plan, the gradient is that of plain `transformers`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from learning.data.sample import Screenshots, read_samples
+from learning.data.sample import Screenshots, read_samples, write_samples
 from learning.engines.fsdp.chats import Chats
 from learning.job import Job
 from learning.trainer import train
@@ -16,7 +17,7 @@ from tests.system.parts.plain import plain_output
 from tests.system.parts.ranks import run
 from tests.system.training.test_resume import whole
 from tests.tiers import NIGHTLY
-from tests.unit.learning.chats import job
+from tests.unit.learning.chats import job, varied
 
 
 def plain_gradient(plan: Job, balance: float = 0.0) -> tuple[float, dict[str, torch.Tensor]]:
@@ -46,8 +47,11 @@ def plain_gradient(plan: Job, balance: float = 0.0) -> tuple[float, dict[str, to
 
 
 def prepared(folder: Path, kind: Kind) -> Path:
-    """A folder with a job and its reference gradient."""
+    """A folder with a job, in which samples begin alike, and its reference gradient."""
     plan = job(folder, kind, token_cap=700)
+    samples, _ = varied(8)
+    more = [replace(one, thought=f"{one.thought} {word}") for one in samples[:2] for word in ("Go on.", "Now.")]
+    write_samples(plan.samples, [*samples, *more])
     (folder / "job.json").write_text(plan.model_dump_json())
     torch.save(plain_gradient(plan), folder / "reference.pt")
     if kind.endswith("_moe"):
@@ -64,7 +68,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_the_gradient_of_four_ranks_depends_neither_on_the_plan_nor_on_who_holds_what(folder: Path) -> None:
     said = run("tests.system.parts.sharded_ranks", folder, timeout=300)
     undivided = (folder / "qwen3_5").exists() or (folder / "qwen3_5_moe").exists()
-    plans = 6 if undivided else 10
+    plans = 7 if undivided else 11
     checked = [line for line in said.splitlines() if not line.startswith("{")]  # a warning about stored experts
     assert len(checked) == plans + (17 if (folder / "balanced.pt").exists() else 11), said
 
@@ -73,7 +77,7 @@ def test_the_gradient_of_four_ranks_depends_neither_on_the_plan_nor_on_who_holds
 def test_ranks_that_are_no_power_of_two_give_the_same_gradient(tmp_path: Path) -> None:
     prepared(tmp_path, "qwen3_vl")
     said = run("tests.system.parts.sharded_ranks", tmp_path, ranks=3)
-    assert said.count(": ") == 4, said
+    assert said.count(": ") == 6, said
 
 
 @pytest.mark.nightly

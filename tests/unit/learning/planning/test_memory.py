@@ -20,7 +20,7 @@ from learning.planning.memory import (
     recomputed,
     with_fewest,
 )
-from learning.planning.step_plan import SampleLengths, ScreenSpan
+from learning.planning.step_rules import SampleLengths, ScreenSpan
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 
@@ -178,15 +178,17 @@ RECIPES = [{}, {"checkpointing": True}, {"checkpointing": 40}, {"logits_chunk": 
 @settings(deadline=None, max_examples=50)
 @given(
     st.sampled_from(RECIPES), st.integers(1, 20_000), st.floats(0, 1), st.floats(0.01, 1), st.booleans(),
+    st.sampled_from([0.0, 1.0, 8.0]),
 )  # fmt: skip
 def test_a_micro_batch_that_fits_by_its_parts_fits_by_the_prediction(
-    change: dict[str, int], tokens: int, shown: float, answered: float, copies: bool
+    change: dict[str, int], tokens: int, shown: float, answered: float, copies: bool, shared: float
 ) -> None:
     recipe = replace(PLAIN, **change, copies=copies)
-    patches, targets = int(shown * tokens) * 4, int(answered * tokens)
-    memory = piece_memory(SEVEN, recipe, 192 * GIB)
+    patches, targets, copied = int(shown * tokens) * 4, int(answered * tokens), int(shared * tokens)
+    memory = piece_memory(SEVEN, recipe, 192 * GIB, shares=bool(shared))
     counted = memory.of(SampleLengths(tokens, (ScreenSpan(0, patches // 4, patches),), targets))
-    peak = predict(SEVEN, replace(recipe, tokens=tokens, patches=patches, targets=targets)).peak
+    counted += memory.copied * copied
+    peak = predict(SEVEN, replace(recipe, tokens=tokens, patches=patches, targets=targets, copied=copied)).peak
     assert peak <= 192 * GIB - memory.room + counted + 2**20
     if recipe.logits_chunk and tokens > 10_000:
         assert 192 * GIB - memory.room + counted < 1.1 * peak

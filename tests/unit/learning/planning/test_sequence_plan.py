@@ -11,7 +11,8 @@ from learning.planning.balance import BalanceCost
 from learning.planning.sequence_mix import homogeneous, mixture
 from learning.planning.sequence_pack import buckets, mixed_integer
 from learning.planning.sequence_plan import ClusterCost, GroupedMicroBatch, cut, legal_degrees, plan, total
-from learning.planning.step_plan import Rules, SampleLengths, check_plan, plan_of
+from learning.planning.step_plan import check_plan, plan_of
+from learning.planning.step_rules import Rules, SampleLengths
 from schemas.failure import PlanError
 from tests.fixtures.sentences import Sentences
 

@@ -10,10 +10,6 @@ from learning.planning.balance import BalanceCost
 from learning.planning.sequence_plan import Group
 from learning.planning.step_plan import (
     MicroBatch,
-    PieceMemory,
-    Rules,
-    SampleLengths,
-    ScreenSpan,
     check_plan,
     digest,
     edges_of,
@@ -21,6 +17,7 @@ from learning.planning.step_plan import (
     plan_step,
     stretch_of,
 )
+from learning.planning.step_rules import PieceMemory, Rules, SampleLengths, ScreenSpan
 from schemas.failure import PlanError
 from tests.fixtures.sentences import Sentences
 

@@ -11,6 +11,7 @@ from learning.engines.fsdp.adapters import add_adapters, is_adapter
 from learning.engines.fsdp.census import network_of, sizes_at
 from learning.engines.fsdp.model import load_model, use_faster
 from learning.parallel.packed_attention import PackedDocuments
+from learning.planning.shared_prompts import Segment
 from models.random_vlm import KINDS, build_random
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError
@@ -57,14 +58,27 @@ def test_what_a_block_saves_is_what_the_memory_model_says(kind: Any, half: bool,
         assert seen / TOKENS == pytest.approx(network.vision.saved(compute), rel=0.12)
 
 
+@pytest.mark.parametrize("half", [False, True])
+def test_documents_that_share_tokens_save_copies_of_their_keys_and_values(half: bool, tmp_path: Path) -> None:
+    build_random("qwen3_vl", ["Click it."], 0, tmp_path / "model", hidden=128, heads=4, kv_heads=2, head_width=32)
+    model = load_model(tmp_path / "model").to(torch.bfloat16 if half else torch.float32)
+    network, core, block = network_of(model).language, model.base_model, model.base_model.language_model.layers[1]
+    opening, rest = TOKENS // 2, TOKENS // 4
+    shared = [Segment(0, 0, opening, ()), *(Segment(one, opening, opening + rest, (0,)) for one in range(2))]
+    alone = _saved(model, block, lambda: _read(core))
+    both = _saved(model, block, lambda: _read(core, packed=PackedDocuments.sharing(shared)))
+    copied, each = opening + 2 * (opening + rest), 2 * (2 if half else 4) * network.keys
+    assert each * (copied - TOKENS) <= both - alone <= each * copied  # the originals are counted, but not saved
+
+
 def test_a_directory_without_a_config_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has no config\.json"):
         sizes_at(tmp_path, LoraConfig())
 
 
-def _read(core: Any, tokens: int = TOKENS) -> None:
+def _read(core: Any, tokens: int = TOKENS, packed: PackedDocuments | None = None) -> None:
     ids, places = torch.arange(10, 10 + tokens)[None], torch.arange(tokens)[None, None].expand(3, 1, tokens)
-    core(input_ids=ids, position_ids=places, packed=PackedDocuments.of((0, tokens), None), use_cache=False)
+    core(input_ids=ids, position_ids=places, packed=packed or PackedDocuments.of((0, tokens), None), use_cache=False)
 
 
 def _see(model: Any) -> None:

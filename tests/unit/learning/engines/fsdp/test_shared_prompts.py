@@ -1,20 +1,25 @@
 """Documents that begin alike are computed once; losses and gradients are those of separate documents."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from learning.data.sample import TrainSample, read_samples, write_samples
+from learning.algorithms.method import method_of
+from learning.data.files import Rollout, read_rollouts, write_rollouts
+from learning.data.sample import TrainSample, write_samples
 from learning.engines.fsdp.engine import FsdpEngine
+from learning.engines.fsdp.model import gradients_of
 from learning.engines.fsdp.phases import RankWork
 from learning.job import Job
 from learning.learner import Learner
-from schemas.config.training import ExpertsConfig
+from schemas.config.training import ExpertsConfig, GroupConfig, LoraConfig, MemoryConfig, PpoConfig
 from tests.unit.learning.chats import job, varied
+from tests.unit.learning.folded import SLICES, folded_job
+from tests.unit.learning.replies import job as replies
 
 SHARING = ("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 
@@ -33,18 +38,56 @@ def grouped(plan: Job) -> Job:
     return rewritten(plan, [*more, *made[4:], replace(long, screenshots=(long.screenshots[0], other))])
 
 
-def passed(plan: Job, shares: bool) -> tuple[float, dict[str, torch.Tensor], list[RankWork], float]:
-    """The loss and gradient of all samples in double precision, the works, and the operations."""
+@dataclass
+class Passed:
+    """A step on all samples."""
+
+    loss: float
+    gradients: dict[str, torch.Tensor]
+    """Those of the policy, and of a critic."""
+    outputs: torch.Tensor
+    """(targets, 2) log probability and entropy of each target, by its number."""
+    works: list[RankWork]
+    operations: float
+
+
+def passed(plan: Job, shares: bool) -> Passed:
+    """Takes a step on all samples in double precision."""
     plan = plan.model_copy(update={"train": plan.train.model_copy(update={"share_prompts": shares})})
     engine = FsdpEngine(plan, 0, 1, torch.float64)
-    samples = read_samples(plan.samples)
-    learner = Learner(plan, samples, 0, 1, engine)
+    learner = Learner(plan, method_of(plan.train).read(plan.samples), 0, 1, engine)
     try:
-        batch = engine.prepared(range(len(samples)))
-        part = learner.gradient(batch)
-        return float(part), engine.gradients(), list(batch.pieces), batch.operations
+        documents = range(len(engine.items))
+        batch = engine.prepared(documents)
+        loss = float(learner.gradient(batch))
+        gradients, critic = engine.gradients(), getattr(learner.objective, "critic", None)
+        if critic is not None:
+            gradients["critic.head"] = critic.head.grad
+            gradients |= {f"critic.{name}": one for name, one in gradients_of(critic.body._model).items()}
+        outputs = torch.full((sum(engine.items[one].targets for one in documents), 2), torch.nan, dtype=torch.float64)
+        for piece in engine.prepared(documents).pieces:
+            found = engine.forward(piece)
+            assert found.entropy is not None
+            outputs[found.tokens] = torch.stack([found.logprobs.detach(), found.entropy], dim=1)
+        return Passed(loss, gradients, outputs, list(batch.pieces), batch.operations)
     finally:
         learner.close()
+
+
+def sizes(works: Sequence[RankWork]) -> list[int]:
+    return [work.ids.numel() for work in works]
+
+
+def compared(plan: Job, close: float = 1e-8) -> tuple[Passed, Passed]:
+    """The step on separate documents, and the step on shared prompts, which has the same results."""
+    apart, shared = passed(plan, shares=False), passed(plan, shares=True)
+    assert abs(apart.loss - shared.loss) < 1e-10 and torch.allclose(apart.outputs, shared.outputs, atol=1e-8)
+    assert apart.gradients.keys() == shared.gradients.keys()
+    for name, one in apart.gradients.items():
+        assert torch.allclose(one, shared.gradients[name], rtol=1e-6, atol=close), name
+    cap = plan.train.token_cap
+    assert cap is None or (isinstance(cap, int) and max(sizes(shared.works)) <= cap)
+    return apart, shared
 
 
 @pytest.mark.parametrize("kind", SHARING)
@@ -52,15 +95,10 @@ def passed(plan: Job, shares: bool) -> tuple[float, dict[str, torch.Tensor], lis
 def test_the_gradient_is_that_of_separate_documents_from_fewer_tokens_and_screens(
     kind: str, knobs: dict[str, Any], share: float, tmp_path: Path
 ) -> None:
-    plan = grouped(job(tmp_path, kind, **knobs))
-    loss, apart, works, operations = passed(plan, shares=False)
-    shared_loss, shared, fewer, less = passed(plan, shares=True)
-    assert abs(loss - shared_loss) < 1e-10
-    assert apart.keys() == shared.keys()
-    assert all(torch.allclose(apart[name], shared[name], rtol=1e-6, atol=1e-8) for name in apart)
-    many, few = (sum(one.ids.numel() for one in each) for each in (works, fewer))
-    all_screens, once = (sum(len(one.grids) for one in each) for each in (works, fewer))
-    assert few < share * many and once < all_screens and less < share * operations
+    apart, shared = compared(grouped(job(tmp_path, kind, **knobs)))
+    screens = [sum(len(one.grids) for one in each.works) for each in (apart, shared)]
+    assert sum(sizes(shared.works)) < share * sum(sizes(apart.works)) and screens[1] < screens[0]
+    assert shared.operations < share * apart.operations
 
 
 @pytest.mark.parametrize(("kind", "knobs"), [
@@ -69,7 +107,7 @@ def test_the_gradient_is_that_of_separate_documents_from_fewer_tokens_and_screen
 def test_states_from_token_to_token_and_balanced_experts_keep_documents_apart(
     kind: str, knobs: dict[str, Any], tmp_path: Path
 ) -> None:
-    _, _, works, _ = passed(grouped(job(tmp_path, kind, **knobs)), shares=True)
+    works = passed(grouped(job(tmp_path, kind, **knobs)), shares=True).works
     assert all(one.packed.seen is None and one.rows_of_screens is None for one in works)
 
 
@@ -80,8 +118,67 @@ def test_a_screen_that_documents_show_at_different_places_is_encoded_once(tmp_pa
     plan = rewritten(
         plan, [replace(one, instruction=f"{one.instruction} {one.instruction * at}") for at, one in enumerate(made)]
     )
-    loss, apart, works, _ = passed(plan, shares=False)
-    shared_loss, shared, fewer, _ = passed(plan, shares=True)
-    assert abs(loss - shared_loss) < 1e-10
-    assert all(torch.allclose(apart[name], shared[name], rtol=1e-6, atol=1e-8) for name in apart)
-    assert sum(len(one.grids) for one in works) == 4 and sum(len(one.grids) for one in fewer) == 1
+    apart, shared = compared(plan)
+    assert [sum(len(one.grids) for one in each.works) for each in (apart, shared)] == [4, 1]
+
+
+@pytest.mark.parametrize(("kind", "knobs"), [
+    ("qwen2_5_vl", {}), ("qwen3_vl", {"lora": LoraConfig(rank=4)}),
+    ("qwen3_vl_moe", {"memory": MemoryConfig(logits_chunk=7, freeze_vision=True)}),
+])  # fmt: skip
+def test_a_group_under_a_cap_is_one_micro_batch_and_separate_documents_are_several(
+    kind: str, knobs: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = job(tmp_path, kind, **knobs)
+    one = next(one for one in varied(6)[0] if len(one.screenshots) > 1)
+    plan = rewritten(plan, [replace(one, thought=word * (1 + at)) for at, word in enumerate(["Go on. ", "Wait. "] * 4)])
+    longest = max(sizes(passed(plan, shares=False).works[:1])) // 8 + 1
+    plan = plan.model_copy(update={"train": plan.train.model_copy(update={"token_cap": 3 * longest})})
+    apart, shared = compared(plan)
+    assert len(apart.works) >= 3 and len(shared.works) == 1 and shared.works[0].grids.shape[0] == 2
+
+
+def in_groups(plan: Job) -> Job:
+    """Rollouts in groups: each prompt with replies of other lengths and temperatures, one of them twice."""
+    rollouts, made = read_rollouts(plan.samples), list[Rollout]()
+    for group, one in enumerate(rollouts[:3]):
+        for at, other in enumerate(rollouts[:4]):
+            kept = len(other.token_ids) if at else 1
+            won = at % 2 == 0
+            given = {"token_ids": other.token_ids[:kept], "logprobs": other.logprobs[:kept]}
+            given |= {"temperature": (1.0, 0.5, 0.8)[(group + at) % 3], "advantage": 0.3 * at - 0.4}
+            given |= {"reward": float(won), "correct": won, "group_id": str(group), "step": 0}
+            made.append(replace(one, trajectory_id=f"{group}-{at}", **given))  # type: ignore[arg-type]
+    write_rollouts(plan.samples, [*made, replace(made[-1], trajectory_id="again")])
+    return plan
+
+
+PPO = PpoConfig(critic="alone", value_steps=0, policy_lambda=1.0, whiten=False, positive=0.3, most_mismatch=None)
+METHODS: dict[str, dict[str, Any]] = {
+    "grpo": {"group": GroupConfig(most_mismatch=None, ratio="sequence")}, "ppo": {"ppo": PPO}, "dpo": {},
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_that_compare_replies_to_one_prompt_share_it_in_every_pass(method: str, tmp_path: Path) -> None:
+    plan = replies(tmp_path, "qwen3_vl", method, token_cap=800, **METHODS[method])
+    apart, shared = compared(plan if method == "dpo" else in_groups(plan), 1e-6 if method == "ppo" else 1e-8)
+    assert 2 * sum(sizes(shared.works)) < 1.1 * sum(sizes(apart.works)) and len(shared.works) < 0.6 * len(apart.works)
+
+
+def test_slices_of_trajectories_that_begin_alike_share_the_prompt_of_their_first_replies(tmp_path: Path) -> None:
+    plan = folded_job(tmp_path, "qwen2_5_vl", "sft")
+    plan = plan.model_copy(update={"train": plan.train.model_copy(update={"token_cap": 900})})
+    _, shared = compared(plan)
+    beginnings = {SLICES[0][0], SLICES[3][0]}
+    assert any(beginnings <= set(work.rows.tolist()) for work in shared.works)
+
+
+def test_passes_without_a_step_take_documents_together_that_begin_alike(tmp_path: Path) -> None:
+    plan = in_groups(replies(tmp_path, "qwen3_vl", "grpo", group=GroupConfig(most_mismatch=None)))
+    engine = FsdpEngine(plan, 0, 1)
+    engine.encode(read_rollouts(plan.samples), plan.screenshots)
+    given = [at + 4 * group for at in range(4) for group in range(3)]
+    assert engine.parts(given, 4) == [[4 * group + at for at in range(4)] for group in range(3)]
+    engine.close()
