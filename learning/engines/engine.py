@@ -51,9 +51,12 @@ class Batch:
     """Documents on which this rank trains; if ranks share a document, only the first rank lists it."""
     pieces: Sequence[Piece]
     tokens: float = 0.0
-    """Number of tokens that the network reads, including screens: this rank's part, or the whole step on one rank."""
+    """Number of tokens that the network reads, including screens: this rank's part, or the whole step on one rank.
+
+    Tokens that several sequences share count for each of them.
+    """
     operations: float = 0.0
-    """Floating-point operations of the network, forward and backward, for the tokens in `tokens`; 0 if they are not
+    """Floating-point operations of the network for the step, forward and backward: this rank's part; 0 if they are not
     counted."""
 
 

@@ -439,13 +439,14 @@ class TrainConfig(StepSection):
     are not shared without a `token_cap`, or if the number of processes is not a power of two. Not for the small
     policy."""
     token_cap: Count | Literal["auto"] | None = None
-    """Maximum tokens in a process at a time; a larger batch is split into micro-batches of equal work. `auto`: as many
-    tokens, screens and targets as fit the GPU by the memory model (docs/memory.md); all of them on a CPU. Not for the
-    small policy."""
+    """Maximum tokens in a process at a time; a larger batch is split into micro-batches of equal work. Shared tokens
+    count once. `auto`: as many tokens, screens and targets as fit the GPU by the memory model (docs/memory.md); all of
+    them on a CPU. Not for the small policy."""
     share_prompts: bool = True
-    """Compute tokens and screens with which several prompts of a micro-batch begin only once. Gradients are those of
-    separate prompts. Without effect on models with gated DeltaNets (Qwen3.5), with `experts.balance`, and on documents
-    that several processes share. Not for the small policy."""
+    """Compute tokens and screens with which several prompts of a micro-batch begin only once. With `balance`, samples
+    with one prompt are kept together. Gradients are those of separate prompts. Without effect on models with gated
+    DeltaNets (Qwen3.5), with `experts.balance`, and on documents that several processes share. Not for the small
+    policy."""
     replicas: Count = 1
     """Copies of the weights, each sharded over neighbouring processes (HSDP). With as many copies as machines, weights
     are gathered within a machine, and only gradients go between machines, once a step. 1: all processes share one copy.

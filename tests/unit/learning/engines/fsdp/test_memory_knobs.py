@@ -21,7 +21,7 @@ from learning.job import Job
 from learning.learner import Learner
 from learning.parallel import packed_attention as packed_module
 from learning.parallel.packed_attention import PackedDocuments, packed_attention
-from learning.planning.step_plan import PieceMemory
+from learning.planning.step_rules import PieceMemory
 from learning.trainer import train
 from models import fused
 from models.attention_kernels import DOCUMENTS, FLASH, Heads
