@@ -55,6 +55,7 @@ def build_random(
     spread: float = 0.02,
     theta: float = 10000.0,
     dtype: Literal["bfloat16", "float32"] = "bfloat16",
+    device: str = "cpu",
 ) -> None:
     """Writes a random model with its processor.
 
@@ -72,6 +73,7 @@ def build_random(
         spread: standard deviation of the weights. A narrow model learns faster with more than the library's 0.02.
         theta: base of the rotary positions. A narrow head tells places on small screens apart with 100.
         dtype: number type of the weights, which policies that are trained from the model keep.
+        device: where the weights are drawn. A GPU draws billions in seconds, and other numbers than a CPU.
 
     Raises:
         UsageError: no such kind.
@@ -92,7 +94,7 @@ def build_random(
     vision["num_heads"] = vision_heads or vision["num_heads"]
     text["initializer_range"] = vision["initializer_range"] = spread
     config = _config(kind, tokenizer, text, vision, vocabulary)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(seed)
         model: Any = AutoModelForImageTextToText.from_config(config)
     model.generation_config.eos_token_id = config.text_config.eos_token_id

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from PIL import Image, ImageDraw
 
@@ -49,10 +49,19 @@ class Scale:
 
     model: dict[str, Any] = field(default_factory=lambda: dict(SIZE))
     """`models.random_vlm.build_random`'s."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Device of both trainers, and of the drawing of the weights."""
     batch: int = 8
     steps: int = 8
+    whole: int = 0
+    """Steps of the training of which these are the first, for settings that depend on them; 0 for no more."""
     mixed: tuple[tuple[int, int], ...] = MIXED
     """Sizes of screens where they differ."""
+    group: int = 4
+    """Replies to one prompt, for GRPO."""
+    at_once: tuple[int, ...] = ()
+    """Samples of a pass of TRL's to try, from large to small, of which the first that fits is taken; the batch alone if
+    empty. Gradients are accumulated to the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +73,14 @@ class Workload:
     """Our job, as JSON."""
     chats: Path
     """The same for TRL: the model, the sizes of the training, and every chat with the paths of its pictures."""
+    device: str = "cpu"
 
 
 def write_workload(folder: Path, names: Sequence[str], scale: Scale) -> list[Workload]:
-    """Write the model and the comparisons of these names: `sft equal`, `sft mixed`, `dpo`."""
+    """Write the comparisons of these names, `sft equal`, `sft mixed`, `dpo`, `grpo`, and the model if it is missing."""
     texts = [f'Click on the "{name}" button.' for name in NAMES] * 8
-    build_random(texts=texts, seed=0, out=folder / "model", **scale.model)
+    if not (folder / "model").exists():
+        build_random(texts=texts, seed=0, out=folder / "model", device=scale.device, **scale.model)
     return [_write(folder, name, scale) for name in names]
 
 
@@ -77,7 +88,8 @@ def _write(folder: Path, name: str, scale: Scale) -> Workload:
     own = folder / name.replace(" ", "-")
     own.mkdir()
     draw, pngs, method = random.Random(0), dict[str, bytes](), name.partition(" ")[0]
-    count, sizes = scale.batch * scale.steps, (EQUAL,) if name == "sft equal" else scale.mixed
+    count = scale.batch * scale.steps // (scale.group if method == "grpo" else 1)
+    sizes = (EQUAL,) if name == "sft equal" else scale.mixed
     made = [_sample(draw, pngs, sizes, past=name in ("sft mixed", "dpo")) for _ in range(count)]
     if method == "dpo":
         files.write_preferences(own / "samples", [_preference(at, sample) for at, sample in enumerate(made)])
@@ -86,23 +98,24 @@ def _write(folder: Path, name: str, scale: Scale) -> Workload:
     files.write_screenshots(own / "screenshots", pngs)
     train = TrainConfig.model_validate(
         {
-            "method": "dpo" if method == "dpo" else "sft", "batch": scale.batch, "warmup": 0, "decay": 0.0,
-            "processes": 1, "device": "cpu", "preference": {"batch": scale.batch},
+            "method": method, "batch": scale.batch, "warmup": 0, "decay": 0.0, "group": {"size": scale.group, "k": 1},
+            "processes": 1, "device": scale.device, "preference": {"batch": scale.batch},
             "token_cap": PREFERENCE_CAP if method == "dpo" else None,
         }
     )  # fmt: skip
     job = Job(
         parent=folder / "model", out=own / "out", samples=own / "samples", screenshots=own / "screenshots",
-        steps=scale.steps, learning_rate=1e-5, policy=POLICY, train=train,
+        steps=scale.whole or scale.steps, learning_rate=1e-5, policy=POLICY, train=train,
     )  # fmt: skip
     (own / "job.json").write_text(job.model_dump_json())
     chats = {
         "model": str(job.parent), "batch": scale.batch, "rate": job.learning_rate, "beta": train.preference.beta,
-        "method": method,
+        "method": method, "device": scale.device, "at_once": list(scale.at_once or (scale.batch,)),
+        "group": scale.group, "tokens": POLICY.max_new_tokens,
     }  # fmt: skip
-    rows = list(_chats(job, own))
+    rows = list(_prompts(job, own) if method == "grpo" else _chats(job, own))
     (own / "chats.json").write_text(json.dumps({**chats, "rows": rows}))
-    return Workload(name, own / "job.json", own / "chats.json")
+    return Workload(name, own / "job.json", own / "chats.json", scale.device)
 
 
 def _sample(draw: random.Random, pngs: dict[str, bytes], sizes: Sequence[tuple[int, int]], past: bool) -> TrainSample:
@@ -133,6 +146,21 @@ def _screen(draw: random.Random, size: tuple[int, int], pngs: dict[str, bytes]) 
     digest = hashlib.sha256(out.getvalue()).hexdigest()
     pngs[digest] = out.getvalue()
     return digest
+
+
+def _prompts(job: Job, folder: Path) -> Iterator[dict[str, object]]:
+    """Chats to be answered, as messages without their pictures, and the paths of these."""
+    family, screenshots = family_of(job.policy, job.parent), Screenshots(job.screenshots)
+    for sample in files.read_samples(job.samples):
+        (digest,) = visible_screens(sample, job.policy.context_rule)
+        messages, _ = chat_of(sample, family, [screenshots.size(digest)], job.seed)
+        path = folder / f"{digest}.png"
+        picture(screenshots.png(digest), family.limits).save(path)
+        plain = [
+            {**one, "content": [{"type": "image"} if part["type"] == "image" else part for part in one["content"]]}
+            for one in messages
+        ]
+        yield {"prompt": plain, "images": [str(path)]}
 
 
 def _chats(job: Job, folder: Path) -> Iterator[dict[str, object]]:
