@@ -5,6 +5,7 @@ Each also runs alone, such as `python -m benchmarks.gpu.train_step`.
 
 from benchmarks.gpu import cost_model, replay, save_stall, train_step
 from benchmarks.gpu._device import Row, chosen
+from benchmarks.gpu.real import __main__ as real
 from benchmarks.harness import Bar, finish
 
 PARTS = {
@@ -12,6 +13,7 @@ PARTS = {
     "cost_model": cost_model.measure,
     "replay": replay.measure,
     "save_stall": save_stall.measure,
+    "real": real.measure,
 }
 
 

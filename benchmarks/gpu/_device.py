@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,19 @@ SIZES: dict[str, dict[str, Any]] = {
 """Random Qwen3-VL models: 0.8 billion weights for a GPU, a tiny one to try the program on a CPU."""
 
 
-def chosen(description: str) -> argparse.Namespace | None:
-    """The options, or None after one plain line if the device is not there; then there is nothing to measure."""
-    parser = add_options(argparse.ArgumentParser(description=description))
+def chosen(
+    description: str, parser: argparse.ArgumentParser | None = None, words: Sequence[str] | None = None
+) -> argparse.Namespace | None:
+    """The options, or None after one plain line if the device is not there; then there is nothing to measure.
+
+    Args:
+        description: of the benchmark.
+        parser: with the benchmark's own options; a new one if not given.
+        words: the arguments; those of the process if not given.
+    """
+    parser = add_options(parser or argparse.ArgumentParser(description=description))
     parser.add_argument("--device", choices=tuple(SIZES), default="cuda", help="cpu: a tiny setting, to try it")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.device == "cuda" and not torch.cuda.is_available():
         print(NO_GPU)
         return None

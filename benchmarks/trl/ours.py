@@ -57,7 +57,7 @@ def changed(train: TrainConfig, setting: str) -> TrainConfig:
     for pair in pairs:
         key, _, value = pair.partition("=")
         *sections, name = key.split(".")
-        inner = content
+        inner: dict[str, Any] = content
         for section in sections:
             inner = inner.setdefault(section, {})
         inner[name] = value
@@ -92,12 +92,13 @@ def answer_and_train(job: Job, engine: FsdpEngine, clock: Clock) -> None:
     policy, learner = VlmPolicy(job.parent, config), None
     batch, each = job.train.batch, job.train.batch // job.train.group.size
     refs = [SampleRef(at, at) for at in range(batch)]
-    clock.facts |= {"operations": [], "apart": [], "answering s": []}
+    clock.facts |= {"operations": [], "apart": [], "answering s": [], "tokens": []}
     clock.begin()
     for step in range(len(prompts) // each):
         began = time.perf_counter()
         rollouts = answers(policy, prompts[step * each : (step + 1) * each], screenshots, job.train.group.size, step)
         clock.facts["answering s"].append(time.perf_counter() - began)
+        clock.facts["tokens"].append(sum(len(one.token_ids) for one in rollouts) / batch)
         if learner is None:
             learner = Learner(job, rollouts, 0, 1, engine)
         else:

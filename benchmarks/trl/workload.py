@@ -123,7 +123,7 @@ def _sample(draw: random.Random, pngs: dict[str, bytes], sizes: Sequence[tuple[i
         Past(f"Go to {draw.choice(NAMES)}.", ('{"type":"wait"}',)) for _ in range(past * draw.choice((0, 0, 1, 4, 9)))
     )
     size = draw.choice(sizes)
-    screens = [_screen(draw, size, pngs) for _ in range(min(2, len(before) + 1))]
+    screens = [drawn_screen(draw, size, pngs) for _ in range(min(2, len(before) + 1))]
     click = to_json(Click(x=round(draw.random(), 2), y=round(draw.random(), 2)))
     name = draw.choice(NAMES) if len(sizes) > 1 else NAMES[0]
     return TrainSample("form/click", tuple(screens), f'Click on the "{name}" button.', before, "Click on it.", (click,))
@@ -137,7 +137,8 @@ def _preference(at: int, sample: TrainSample) -> Preference:
     )
 
 
-def _screen(draw: random.Random, size: tuple[int, int], pngs: dict[str, bytes]) -> str:
+def drawn_screen(draw: random.Random, size: tuple[int, int], pngs: dict[str, bytes]) -> str:
+    """Draw a screen of this size, and add its PNG; return its sha256."""
     image = Image.new("RGB", size, "white")
     left, top = (draw.randrange(side - 60) for side in size)
     ImageDraw.Draw(image).rectangle((left, top, left + 50, top + 20), fill=draw.choice(("navy", "green", "gray")))
