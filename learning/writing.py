@@ -1,5 +1,6 @@
 """Writes a training's directory under a temporary name and renames it when it is whole, while other ranks wait."""
 
+import errno
 import json
 import os
 import shutil
@@ -8,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from learning.checkpoint import ObjectStore, open_store
 from learning.checkpoint.planner import Ranks
 from learning.job import RESULT as IN_STORE
@@ -15,6 +18,9 @@ from learning.job import Job, identity, read_job
 from learning.learner import Learner
 from models.tiny.layout import OWN, RESULT
 from schemas.failure import CheckpointError, UsageError
+
+FULL = "No space left on device"
+"""Text of the library's error when the disk is full."""
 
 
 def is_finished(job: Job) -> bool:
@@ -50,11 +56,22 @@ def write_checkpoint(
         result: the final loss and numbers, for a start that finds the training finished.
 
     Raises:
-        CheckpointError: another trainer on this machine writes to the same place.
+        CheckpointError: another trainer on this machine writes to the same place, or the disk is full.
     """
-    making = ranks.broadcast(lambda: _begin(job))
-    learner.write(making, steps)
-    ranks.broadcast(lambda: _finish(job, making, result))
+    try:
+        making = ranks.broadcast(lambda: _begin(job))
+        learner.write(making, steps)
+        ranks.broadcast(lambda: _finish(job, making, result))
+    except (OSError, SafetensorError) as error:
+        if isinstance(error, SafetensorError) and FULL not in str(error):
+            raise
+        if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(job.out.parent).free / 1e6
+        raise CheckpointError(
+            f"{job.out.parent}: the disk is full, {free:.0f} MB are free; the weights are not written.",
+            "Free some space, or set FLYWHEEL_HOME to a larger disk. The same command continues.",
+        ) from error
 
 
 def sweep_leftovers(out: Path) -> None:

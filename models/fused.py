@@ -23,6 +23,8 @@ ROTARY = ("apply_rotary_pos_emb", "apply_rotary_pos_emb_vision")
 """Names of the library's functions that rotate queries and keys, in the module of each kind of model."""
 VARIANTS = 64
 """Variants of a function that may be compiled: with and without gradients, and of each layout."""
+DEVICES = ("cuda",)
+"""Types of devices on which functions are fused."""
 LENGTH = 200
 """Maximum characters of the reason why a compiler fails."""
 _CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -84,8 +86,8 @@ def find_compiler(device: torch.device) -> str:
 
 
 def _is_fused(x: Tensor, tokens: int) -> bool:
-    """Checks for a GPU with a compiler, outside of compiled blocks; the meta device has a GPU's branches."""
-    return x.device.type in ("cuda", "meta") and tokens > 1 and not _missing and not torch.compiler.is_compiling()
+    """Checks for a GPU with a compiler, outside of compiled blocks."""
+    return x.device.type in DEVICES and tokens > 1 and not _missing and not torch.compiler.is_compiling()
 
 
 @cache

@@ -40,25 +40,15 @@ def hold_padded(model: nn.Module) -> None:
 
 @torch.no_grad()
 def replace_weights(model: nn.Module, other: nn.Module) -> None:
-    """Copies the weights of another model of the same kind into this one, which may hold them padded.
+    """Copies the weights of another model of the same config into this one, which may hold them padded.
 
     Addresses and types stay as they are, so captured graphs remain valid.
-
-    Raises:
-        ValueError: the models differ in a weight's name or shape; nothing was changed.
     """
-    held, new = model.state_dict(keep_vars=True), other.state_dict()
-    if held.keys() != new.keys():
-        raise ValueError(f"one model alone has the weight {min(held.keys() ^ new.keys())!r}")
+    held = model.state_dict(keep_vars=True)
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, PaddedLinear)}
-    shaped: dict[str, Tensor] = {}
-    for name, weight in new.items():
+    for name, weight in other.state_dict().items():
         layer = layers.get(name.rpartition(".")[0])
-        shaped[name] = weight if layer is None or weight.shape == held[name].shape else layer.whole(weight)
-        if shaped[name].shape != held[name].shape:
-            raise ValueError(f"{name!r} has the shape {tuple(weight.shape)}, and {tuple(held[name].shape)} is held")
-    for name, weight in shaped.items():
-        held[name].copy_(weight)
+        held[name].copy_(weight if layer is None or weight.shape == held[name].shape else layer.whole(weight))
 
 
 class PaddedLinear(nn.Linear):

@@ -213,6 +213,27 @@ class _Permuted(torch.autograd.Function):
         return slopes[0].index_select(0, ctx.saved_tensors[0]), None, None
 
 
+class _Repeated(torch.autograd.Function):
+    """Selects rows, some of them several times; their gradients are summed in fp32 and rounded once."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        ctx.count = len(rows)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
+        wide = torch.promote_types(slopes[0].dtype, torch.float32)
+        sums = torch.zeros(ctx.count, *slopes[0].shape[1:], dtype=wide, device=slopes[0].device)
+        return sums.index_add_(0, ctx.saved_tensors[0], slopes[0].to(wide)).to(slopes[0].dtype), None
+
+
+def repeated(rows: Tensor, order: Tensor) -> Tensor:
+    """Selects rows of (n, ...) by (m,) indices, as documents need them that share tokens."""
+    return _Repeated.apply(rows, order)  # type: ignore[no-any-return]
+
+
 _in_windows: Any = torch.compiler.disable(in_windows)  # without a kernel, a compiler would compile it for every packing
 
 
@@ -242,7 +263,7 @@ def _in_kernel(
     keys: PackedDocuments | SeenTokens = packed
     if packed.seen is not None:
         keys = packed.seen
-        key, value = key.index_select(0, keys.tokens), value.index_select(0, keys.tokens)
+        key, value = repeated(key, keys.tokens), repeated(value, keys.tokens)
     if packed.kernel != FLASH:
         return _in_chosen_kernel(query, key, value, packed, keys, scaling, causal)  # type: ignore[call-arg]
     return variable_length(
@@ -293,7 +314,7 @@ def _documents(
         return _in_kernel(query, key, value, packed, scaling, causal)
     if packed.seen is None:
         return by_length(query, key, value, _lengths(packed.edges), scaling, causal)
-    key, value = key.index_select(0, packed.seen.tokens), value.index_select(0, packed.seen.tokens)
+    key, value = repeated(key, packed.seen.tokens), repeated(value, packed.seen.tokens)
     return by_length(query, key, value, _lengths(packed.edges), scaling, causal, _lengths(packed.seen.edges))
 
 

@@ -314,8 +314,8 @@ def predict(network: Network, recipe: MemoryRecipe) -> Prediction:
     """Predicts the peak memory of one rank of a training."""
     kept = _kept(network, recipe)
     host = 0
-    if recipe.offload:
-        host, kept = sum(kept.values()), dict.fromkeys(kept, 0)
+    if recipe.offload:  # the generator belongs to another process
+        host, kept = sum(kept.values()) - recipe.generator, dict.fromkeys(kept, 0) | {"generator": recipe.generator}
     moments = {name: one for name, one in _moments(network, recipe).items() if one}
     moment = max(moments, key=lambda name: sum(moments[name].values()))
     parts = {**kept, **moments[moment]}

@@ -231,12 +231,13 @@ def _variants(
     chunk = {f"train.memory.logits_chunk={size}": "all at once did not fit; costs one more product with the head"}
 
     def again(recipe: MemoryRecipe) -> dict[str, str]:
-        if not recipe.checkpointing:
+        if not recipe.checkpointing or recipe.checkpointing == asked.checkpointing:
             return {}
+        more = f"{asked.checkpointing} of your config do not suffice: " if asked.checkpointing else ""
         if recipe.checkpointing is True:
-            return {"train.activation_checkpointing=true": "no block's fit; costs one more forward pass"}
+            return {"train.activation_checkpointing=true": f"{more}no block's fit; costs one more forward pass"}
         every, number = sum(checkpointable(network, recipe)), recipe.checkpointing
-        why = f"those of {every - number} of {every} blocks fit; the others cost one more forward pass each"
+        why = f"{more}those of {every - number} of {every} blocks fit; the others cost one more forward pass each"
         return {f"train.activation_checkpointing={number}": why}
 
     host = {"train.memory.offload=true": "weights, gradients and moments do not fit next to the buffers of a step"}

@@ -19,6 +19,9 @@ from torch import Tensor
 from models.serving.prefill import Prefill
 from models.serving.rows import ROOM, PrefilledRow, Reply, Slots, rows_attention_of
 
+ROOMY = 4
+"""Slots are kept for the next prompts unless they have more than so many times the room that these need."""
+
 
 @dataclass(slots=True)
 class Request:
@@ -69,6 +72,10 @@ class ContinuousBatch:
         self.ends, self.version = ends, version
         self.slots: Slots | None = None
         """Memory of the replies."""
+        self.changing = threading.Lock()
+        """Held while the weights are changed."""
+        self.broken: Exception | None = None
+        """Why the weights are not those of one version; all requests then fail with it."""
         self._changed = threading.Condition()
         self._waiting: deque[Request] = deque()
         self._held: dict[int, Request] = {}
@@ -143,6 +150,9 @@ class ContinuousBatch:
 
     def _begin(self, coming: Sequence[Request]) -> None:
         """Prefills prompts and puts them into slots."""
+        if self.broken is not None:
+            self._fail(coming, self.broken)
+            return
         prompts = list[tuple[Request, Mapping[str, Tensor]]]()
         for one in coming:
             try:
@@ -213,7 +223,8 @@ class ContinuousBatch:
         # a GPU captures a step again for another number of slots; a CPU computes slots without a reply, too
         count = self._size if device == "cuda" else min(self._size, 1 << (count - 1).bit_length())
         key = (len(row.positions), one.temperature, one.most)
-        if self.slots is not None and (self._held or (self.slots.key == key and self.slots.count == count)):
+        alike = self.slots is not None and (self.slots.key, self.slots.count) == (key, count)
+        if self.slots is not None and (self._held or (alike and self.slots.room <= ROOMY * room)):
             if self.slots.room < room or self.slots.count < count:
                 self.slots = self.slots.grown(max(count, self.slots.count), max(room, self.slots.room))
         else:

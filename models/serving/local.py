@@ -60,6 +60,7 @@ class TransformersModel(LanguageModel):
         device = device_of(config)
         self.processor: Any = read_processor(directory)
         self.model: Any = _read(directory).eval()
+        self._about = _about(directory, self.model)
         if config.precision == "int8":
             from models.tiny.generator import quantized
 
@@ -97,19 +98,23 @@ class TransformersModel(LanguageModel):
         """Loads these weights in place of those of the model that this one takes over from.
 
         Raises:
-            CheckpointError: they are broken or of another kind of model. The other weights then go on.
+            CheckpointError: they are broken, or of a model with another config or processor. The other weights then go
+                on.
         """
-        if self._version == self.batch.version:
-            return
-        read = _read(self._directory)  # while the model answers
-        with self.batch.paused():
-            try:
+        with self.batch.changing:
+            if self._version == self.batch.version:
+                return
+            read = _read(self._directory)  # while the model answers
+            if other := differing(self._about, _about(self._directory, read)):
+                problem = f"{self._directory}: its {other} is not that of the model that runs."
+                raise CheckpointError(problem, "Start a policy of its own for that checkpoint.")
+            with self.batch.paused():
+                self.batch.broken = CheckpointError(
+                    f"{self._directory}: its weights were loaded only in part.", "Load the policy again."
+                )
                 replace_weights(self.model, read)
-            except ValueError as error:
-                problem = f"{self._directory}: its weights do not fit the model that runs: {error}."
-                raise CheckpointError(problem, "Start a policy of its own for that checkpoint.") from error
-            self.prefill.forget()
-            self.batch.version = self._version
+                self.prefill.forget()
+                self.batch.version, self.batch.broken = self._version, None
 
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
@@ -171,6 +176,33 @@ class TransformersModel(LanguageModel):
         text = self.processor.decode(ids, skip_special_tokens=True)
         cut = end is None and len(ids) == max_tokens
         return Completion(text, tuple(ids), tuple(reply.logprobs[: len(ids)]), cut=cut, version=version)
+
+
+ABOUT = (
+    "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
+    "preprocessor_config.json", "processor_config.json",
+)  # fmt: skip
+"""Files of a model directory that shape prompts and the ends of replies."""
+UNNAMED = ("_name_or_path", "dtype", "torch_dtype", "transformers_version")
+"""Keys of a config that do not change what a model of given weights computes."""
+
+
+def _about(directory: Path, model: Any) -> dict[str, Any]:
+    """Returns what two models must have in common if one continues with the weights of the other, by its name."""
+    texts = {name: (directory / name).read_bytes() for name in ABOUT if (directory / name).is_file()}
+    digests = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+    return {"config.json": _without(model.config.to_dict(), UNNAMED), **digests}
+
+
+def _without(config: Any, names: Sequence[str]) -> Any:
+    if not isinstance(config, dict):
+        return config
+    return {name: _without(value, names) for name, value in config.items() if name not in names}
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Names the first entry that two mappings do not have in common; empty if there is none."""
+    return next((name for name in sorted({*one, *other}) if one.get(name) != other.get(name)), "")
 
 
 def _read(directory: Path) -> Any:

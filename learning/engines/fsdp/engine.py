@@ -37,6 +37,7 @@ from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost
 from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
 from learning.engines.fsdp.model import (
     check_offload,
+    checkpointable_blocks,
     compiles,
     device_of,
     freeze,
@@ -103,12 +104,17 @@ class Sharded(TrainedNetwork):
         compiled = compiles(job.train, self.device, job.steps)
         if not compiled and (line := find_compiler(self.device)):
             self._warn(line)
+        if compiled and self.device.type == "cpu":
+            self._warn("train.compiled=true: on a CPU, compiling takes minutes, and later steps gain little.")
         self._model = empty_model(job.parent, dtype)
         if weights:
             _check(self._model, weights, job)
         self._written = self._model.config.dtype or torch.bfloat16  # `save_pretrained` turns it into a string later
         freeze(self._model, job.train)
         add_adapters(self._model, job.train.lora, job.seed)
+        asked, there = job.train.activation_checkpointing, len(checkpointable_blocks(self._model))
+        if asked is not True and asked > there:
+            self._warn(f"train.activation_checkpointing is {asked}, and {there} blocks save activations: all count.")
         self.shape = shape_of(self._model)
         """Costs of the model's phases."""
         # A state that goes from token to token ends differently in each document, and experts are balanced by document.

@@ -433,14 +433,15 @@ class WorkMaker:
         shown = [measures[sequences[member][-1]] for member in members]
         chats = [self._chats.encode(self._samples[chosen[sequences[member][-1]]]) for member in members]
         wanted = [_targets_of([measures[one] for one in sequences[member]]) for member in members]
-        segments = [Segment(at, 0, len(chat.ids), ()) for at, chat in enumerate(chats)]
+        segments, shared = [Segment(at, 0, len(chat.ids), ()) for at, chat in enumerate(chats)], False
         if self._shares and group.degree == 1:
-            segments = share(_keys(chats, shown), [int((one >= 0).nonzero()[0]) for one in wanted])
+            found = share(_keys(chats, shown), [int((one >= 0).nonzero()[0]) for one in wanted])
+            if shared := any(one.before for one in found):
+                segments = found
 
         def laid(parts: Sequence[Tensor]) -> list[Tensor]:
             return [parts[one.document][..., one.start : one.end] for one in segments]
 
-        shared = any(one.before for one in segments)
         items = [measures[sequence[-1]].item for sequence in sequences]
         edges, stretch = edges_of(group, items), stretch_of(group, items)
         blank = 0 if shared else edges[-1] - sum(len(chat.ids) for chat in chats)

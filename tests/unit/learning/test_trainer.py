@@ -1,5 +1,6 @@
 """The trainer: it learns, two processes are one, a checkpoint is whole or not there, and NaN is an error."""
 
+import errno
 import json
 import os
 import shutil
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from learning.data.sample import TrainSample, read_samples, read_screenshots, write_samples
 from learning.engines.tiny.batches import Batcher, outputs_of
 from learning.job import PARENT, Job, read_job, steps_folder
+from learning.learner import Learner
 from learning.trainer import train
 from models.policy import Context
 from models.safe import INDEX
@@ -169,3 +172,23 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_training_goes_on_from_the_one
     assert (Path(messages[0]["aside"]) / shard.name).exists() and messages[1] == {"resumed": 2, "steps": 4}
     again = load_file(plan.out / "model.safetensors")
     assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    "full", [OSError(errno.ENOSPC, "full"), SafetensorError("No space left on device (os error 28)")]
+)
+def test_a_full_disk_is_one_error_with_the_folder_and_the_same_training_ends_later(
+    full: Exception, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = job(folder, steps=2)
+
+    def refuse(*_: object) -> None:
+        raise full
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "write", refuse)
+        with pytest.raises(CheckpointError, match=f"{plan.out.parent}: the disk is full") as raised:
+            train(plan)
+    assert "FLYWHEEL_HOME" in raised.value.hint and not plan.out.exists()
+    train(plan)
+    assert plan.out.is_dir()

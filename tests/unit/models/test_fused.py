@@ -84,6 +84,8 @@ def test_a_cpu_and_a_decoding_step_keep_the_library_s_functions(
     after = gradients(model)
     assert all(torch.equal(before[name], after[name]) for name in before)
     one = torch.empty(2, 1, 8, device="meta")
+    assert not fused._is_fused(one, 2)
+    monkeypatch.setattr(fused, "DEVICES", ("meta",))
     assert not fused._is_fused(one, 1) and fused._is_fused(one, 2)
 
 
@@ -192,6 +194,7 @@ def test_a_gpu_without_a_compiler_keeps_the_library_s_functions_and_one_line_nam
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, cpu, rows = torch.device("cuda"), torch.device("cpu"), torch.empty(2, 4, device="meta")
+    monkeypatch.setattr(fused, "DEVICES", ("meta",))
     monkeypatch.setattr(fused, "find_spec", lambda _: True)
     monkeypatch.setattr(fused, "_tried", lambda _: "")
     assert not find_compiler(gpu) and fused._is_fused(rows, 2)

@@ -54,6 +54,11 @@ def test_a_streaming_training_leaves_room_for_the_model_that_rolls_out(flywheel:
     assert "generator" not in served["parts_gib"]
 
 
+def test_a_number_of_blocks_that_does_not_suffice_is_raised_with_a_word(flywheel: Call, model: str) -> None:
+    status, out, _ = flywheel("plan", "--model", model, "--gpus", "1x80", "train.activation_checkpointing=4")
+    assert status == 0 and "4 of your config do not suffice" in " ".join(out.split())
+
+
 @pytest.mark.slow
 def test_4_bits_fit_where_bf16_does_not_and_8_bit_moments_take_a_quarter(flywheel: Call, model: str) -> None:
     four = found(flywheel, model, "--gpus", "1x16", "--lora", "train.memory.frozen=nf4")

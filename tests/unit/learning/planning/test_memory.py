@@ -168,6 +168,8 @@ def test_a_model_that_rolls_out_on_the_same_gpu_takes_its_weights_and_caches() -
     assert beside.parts["generator"] == taken and beside.peak - predict(SEVEN, one).peak >= taken
     room = piece_memory(SEVEN, one, 192 * GIB).room - piece_memory(SEVEN, replace(one, generator=taken), 192 * GIB).room
     assert taken <= room <= 1.06 * taken
+    offloaded = predict(SEVEN, replace(one, generator=taken, offload=True))
+    assert offloaded.parts["generator"] == taken and offloaded.host == predict(SEVEN, replace(one, offload=True)).host
     near = next(size for size in range(80, 192) if holds_copies(SEVEN, one, size * GIB))
     assert not holds_copies(SEVEN, replace(one, generator=taken), near * GIB)
 

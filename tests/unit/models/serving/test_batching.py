@@ -1,6 +1,7 @@
 """Requests of many threads that one model answers together, and weights that change under it."""
 
 import gc
+import json
 import threading
 import time
 import weakref
@@ -15,9 +16,10 @@ from safetensors.torch import load_file, save_file
 from models.completion import Completion
 from models.policy import Context
 from models.random_vlm import KINDS, build_random
-from models.serving import batching
+from models.serving import batching, local
 from models.vlm import VlmPolicy
 from schemas.failure import CheckpointError
+from tests.fixtures.sentences import Sentences
 from tests.unit.models.serving.test_local import policy
 from tests.unit.models.serving.test_prefill import keys_of, steps
 from tests.unit.models.test_vlm import TEXTS
@@ -81,9 +83,9 @@ def test_a_short_reply_returns_while_a_long_one_is_generated(tmp_path: Path, mon
         while not model.model.batch._held:  # type: ignore[attr-defined]
             time.sleep(0.01)
         quick = threads.submit(model.act, [SHORT], 1.0)
-        while not model.model.batch._waiting:  # type: ignore[attr-defined]
+        while len(model.model.batch._waiting) + len(model.model.batch._held) < 2:  # type: ignore[attr-defined]
             time.sleep(0.01)
-        gate.passes.release(3)  # one of the long reply alone, or three together
+        gate.passes.release(3)  # one of the long reply alone and two together, or three together
         assert quick.result(60)[0].token_ids == short.token_ids[:2] and not slow.done()
         gate.passes.release(100)
         assert_same(slow.result(60), [long])
@@ -190,14 +192,81 @@ def test_a_running_reply_ends_under_the_weights_that_began_it(tmp_path: Path, mo
     assert running.result()[0].version == model.version and waiting.result()[0].version == "newer"
 
 
-@pytest.mark.parametrize("fault", ["shape", "name"])
-def test_weights_of_another_kind_are_refused_and_the_old_ones_go_on(fault: str, tmp_path: Path) -> None:
+def changed(directory: Path, name: str, **keys: Any) -> None:
+    """Changes keys of a JSON file of a model directory."""
+    content = json.loads((directory / name).read_text())
+    (directory / name).write_text(json.dumps(content | keys))
+
+
+@pytest.mark.parametrize("fault", ["shape", "missing", "tied", "config", "template", "ends"])
+def test_weights_of_another_model_are_refused_and_the_old_ones_go_on(
+    fault: str, tmp_path: Path, sentence: Sentences
+) -> None:
     model, other = policy(built(tmp_path)), built(tmp_path, seed=1, **({"hidden": 128} if fault == "shape" else {}))
-    if fault == "name":
-        weights = load_file(other / "model.safetensors")
+    weights, text = load_file(other / "model.safetensors"), json.loads((other / "config.json").read_text())
+    if fault == "missing":
         weights.pop(min(name for name in weights if name.endswith("q_proj.weight")))
-        save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+    if fault == "tied":
+        weights.pop("lm_head.weight")
+        both = {"tie_word_embeddings": True, "text_config": text["text_config"] | {"tie_word_embeddings": True}}
+        changed(other, "config.json", **both)
+    if fault == "config":
+        rope = text["text_config"]["rope_parameters"] | {"rope_theta": 100.0}
+        changed(other, "config.json", text_config=text["text_config"] | {"rope_parameters": rope})
+    if fault == "template":
+        (other / "chat_template.jinja").write_text("{{ messages }}")
+    if fault == "ends":
+        changed(other, "generation_config.json", eos_token_id=5)
+    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
     wanted = model.act([LONG], 1.0)
-    with pytest.raises(CheckpointError, match=str(other)):
+    with sentence.raises(CheckpointError, str(other)):
         model.renewed(other, "other").begin()
     assert_same(model.act([LONG], 1.0), wanted)
+
+
+def test_weights_that_are_loaded_in_part_answer_nothing_until_whole_ones_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, newer = policy(built(tmp_path)), built(tmp_path, seed=1)
+
+    def half(*_: Any) -> None:
+        raise RuntimeError("the device is lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "replace_weights", half)
+        with pytest.raises(RuntimeError, match="device is lost"):
+            model.renewed(newer, "newer").begin()
+    with pytest.raises(CheckpointError, match="only in part"):
+        model.act([LONG], 1.0)
+    renewed = model.renewed(newer, "newer")
+    renewed.begin()
+    assert_same(renewed.act([LONG], 1.0), policy(newer).act([LONG], 1.0))
+
+
+def test_the_weights_that_begin_last_are_those_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, newer = built(tmp_path), built(tmp_path, seed=1)
+    model, read, reads = policy(directory), local._read, threading.Event()
+
+    def slow(place: Path) -> Any:
+        if place == newer:
+            reads.set()
+            time.sleep(0.3)
+        return read(place)
+
+    monkeypatch.setattr(local, "_read", slow)
+    first = model.renewed(newer, "first")
+    second = first.renewed(directory, "second")
+    with ThreadPoolExecutor(1) as threads:
+        begun = threads.submit(first.begin)
+        assert reads.wait(60)
+        second.begin()
+        begun.result(60)
+    assert model.act([LONG], 1.0)[0].version == "second"
+
+
+def test_slots_for_one_long_prompt_are_not_kept_for_short_ones(tmp_path: Path) -> None:
+    model = policy(built(tmp_path))
+    model.act([replace(LONG, instruction="Click. " * 600)], 1.0)
+    long = model.model.batch.slots.room  # type: ignore[attr-defined]
+    model.act([LONG], 1.0)
+    assert model.model.batch.slots.room < long / 4  # type: ignore[attr-defined]

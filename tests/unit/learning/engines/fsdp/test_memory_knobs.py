@@ -76,6 +76,15 @@ def test_activations_of_some_blocks_computed_twice_give_the_same_gradient_bit_fo
     assert kept.keys() == found.keys() and all(torch.equal(kept[name], found[name]) for name in kept)
 
 
+def test_knobs_without_their_full_effect_are_named_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FsdpEngine(job(tmp_path, "qwen2_5_vl", activation_checkpointing=1000), 0, 1).close()
+    assert "activation_checkpointing is 1000, and 4 blocks save activations" in capsys.readouterr().out
+    FsdpEngine(job(tmp_path / "compiled", "qwen2_5_vl", compiled=True), 0, 1).close()
+    assert "train.compiled=true: on a CPU" in capsys.readouterr().out
+
+
 def test_micro_batches_as_large_as_the_memory_give_the_same_gradient(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:

@@ -101,6 +101,23 @@ def test_the_gradient_is_that_of_separate_documents_from_fewer_tokens_and_screen
     assert shared.operations < share * apart.operations
 
 
+@pytest.mark.parametrize("kind", SHARING)
+def test_documents_without_a_common_beginning_are_those_of_separate_documents(kind: str, tmp_path: Path) -> None:
+    """Questions have no system text; their lengths differ, and so do the first tokens."""
+    plan, (made, pngs) = job(tmp_path, kind), varied(6)
+    texts = ("What is shown?", "Which button is at the top, and what does it do when it is pressed?", "How many?")
+    asked = [
+        replace(
+            made[0], kind="perception", screenshots=(digest,), instruction=text, thought="A page. " * (at + 1),
+            actions=(), history=(), questions=(),
+        )
+        for at, (text, digest) in enumerate(zip(texts, sorted(pngs), strict=False))
+    ]  # fmt: skip
+    for samples in (asked, [*asked, made[0]], [*asked, *made[:2]]):
+        _, shared = compared(rewritten(plan, samples))
+        assert (shared.works[0].packed.seen is None) == (len(samples) < 5)
+
+
 @pytest.mark.parametrize(("kind", "knobs"), [
     ("qwen3_5", {}), ("qwen3_vl_moe", {"experts": ExpertsConfig(balance=0.1)}),
 ])  # fmt: skip
