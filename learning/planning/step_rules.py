@@ -111,11 +111,14 @@ class Rules:
     def sizes(self, items: Sequence[SampleLengths]) -> tuple[Ints, int | None]:
         """Computes each sample's size, and the maximum size of a rank's samples; tokens, bytes or both are limited.
 
+        A sample that fits alone never exceeds the maximum, as it copies no keys and values then.
+
         Raises:
             PlanError: a sample exceeds the maximum.
         """
         limits = self._limits(items)
-        return limits.fitted((limits.quantities(items) + limits.copies(items)).max(axis=0), limits.most), limits.most
+        sizes = (limits.quantities(items) + limits.copies(items)).max(axis=0)
+        return sizes if limits.most is None else np.minimum(sizes, limits.most), limits.most
 
     def work(self, items: Sequence[SampleLengths]) -> "StepWork":
         """Computes what samples take alone, and what they share; raises as `sizes` does.
@@ -134,14 +137,17 @@ class Rules:
         start = int((first + limits.copies(common)).max())
         own = (np.maximum(opening - first, 0) + limits.copies(openings)).max(axis=0)
         rest = (whole - np.maximum(opening, first) + limits.copies(items)).max(axis=0)
-        most = None if limits.most is None else limits.most - start
+        sizes, most = own + rest, None
+        if limits.most is not None:
+            most = max(1, limits.most - start)
+            sizes, own = np.minimum(sizes, most), np.minimum(own, most - 1)  # a sample that takes all of it is alone
         read = int(self.language.of(self.common))
         costs = self.costs(items) - read, np.maximum(self.costs(openings) - read, 0)
         patches, shown = (np.array([one.patches for one in each], dtype=np.int64) for each in (items, openings))
         return StepWork(
             Amounts(*costs, units),
             Amounts(self.seen(items), self.seen(openings), units),
-            Amounts(limits.fitted(own + rest, most), own, units),
+            Amounts(sizes, own, units),
             Amounts(patches, shown, units),
             most,
             read,
@@ -181,10 +187,6 @@ class _Limits:
     def copies(self, items: Sequence[SampleLengths]) -> Ints:
         """Computes what copies of the keys and values of all tokens add to the quantities, (2, n)."""
         return np.array([(0, self.memory.copied * item.tokens) for item in items], dtype=np.int64).reshape(-1, 2).T
-
-    def fitted(self, sizes: Ints, most: int | None) -> Ints:
-        """Limits sizes to the maximum: a sample that needs all of it is alone, and alone it copies nothing."""
-        return sizes if most is None else np.minimum(sizes, most)
 
 
 @dataclass(frozen=True, slots=True)

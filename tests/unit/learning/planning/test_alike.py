@@ -119,6 +119,15 @@ def test_a_cap_of_tokens_bounds_the_targets_and_copies_of_samples_that_share(
     assert len(plan_step(items, rules)) == -(-128 // wanted)
 
 
+@pytest.mark.parametrize("common", [0, 300])
+@pytest.mark.parametrize("copied", [0, 1, 2, 400])
+def test_samples_whose_copies_have_no_room_are_alone(copied: int, common: int) -> None:
+    items = [SampleLengths(301, (), 1, 300, "a")] * 4
+    memory = PieceMemory(300 * 301, 300, 0, 0, copied)  # of one sample, and with one copied token of its opening
+    rules = Rules(1, LINEAR, LINEAR, memory=memory, common=common)
+    assert [len(members) for (members,) in parts(plan_step(items, rules))] == [1, 1, 1, 1]
+
+
 def test_a_text_with_which_all_samples_begin_counts_once() -> None:
     items = [replace(one, begins=f"{at}") for at, one in enumerate(alike("", [100] * 6, opening=300))]
     rules = Rules(1, LINEAR, LINEAR, cap=700)
