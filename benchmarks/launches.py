@@ -42,7 +42,7 @@ from benchmarks.launch_mode import Launches
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.learner import Learner
-from learning.parallel.packed_attention import repeated
+from learning.parallel.packed_attention import Copied
 from models.fused import gated
 from models.random_vlm import KINDS, build_random
 from models.serving.local import TransformersModel
@@ -186,7 +186,7 @@ def repeated_launches() -> int:
     """Counts what Inductor launches to select keys, or values, of shared tokens, forward and backward."""
     rows, order = torch.zeros(64, 2, 16, dtype=torch.bfloat16, requires_grad=True), torch.zeros(96, dtype=torch.long)
     torch._dynamo.reset()
-    compiled = torch.compile(repeated, dynamic=True)
+    compiled = torch.compile(lambda one, chosen: Copied.apply(one, chosen), dynamic=True)
     _, codes = run_and_get_code(lambda: compiled(rows, order).float().sum().backward())
     return sum(len(_LAUNCH.findall(code[code.index("def call(") :])) for code in codes)
 

@@ -213,25 +213,25 @@ class _Permuted(torch.autograd.Function):
         return slopes[0].index_select(0, ctx.saved_tensors[0]), None, None
 
 
-class _Repeated(torch.autograd.Function):
-    """Selects rows, some of them several times; their gradients are summed in fp32 and rounded once."""
+class Copied(torch.autograd.Function):
+    """Copies rows; the gradients of a row's copies are summed in at least fp32.
+
+    A GPU sums those of an index in the type of the rows, and bf16 loses the 257th of equal gradients.
+    """
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, order: Tensor) -> Tensor:
-        ctx.save_for_backward(order)
-        ctx.count = len(rows)
-        return rows.index_select(0, order)
+    def forward(ctx: Any, rows: Tensor, chosen: Tensor) -> Tensor:
+        """Copies rows (n, ...) by their numbers (m,), to (m, ...)."""
+        ctx.save_for_backward(chosen)
+        ctx.number = rows.shape[0]
+        return rows.index_select(0, chosen)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
-        wide = torch.promote_types(slopes[0].dtype, torch.float32)
-        sums = torch.zeros(ctx.count, *slopes[0].shape[1:], dtype=wide, device=slopes[0].device)
-        return sums.index_add_(0, ctx.saved_tensors[0], slopes[0].to(wide)).to(slopes[0].dtype), None
-
-
-def repeated(rows: Tensor, order: Tensor) -> Tensor:
-    """Selects rows of (n, ...) by (m,) indices, as documents need them that share tokens."""
-    return _Repeated.apply(rows, order)  # type: ignore[no-any-return]
+        """Sums gradients (m, ...) of copies, to (n, ...)."""
+        wide = slopes[0].to(torch.promote_types(slopes[0].dtype, torch.float32))
+        summed = wide.new_zeros((ctx.number, *wide.shape[1:])).index_add_(0, ctx.saved_tensors[0], wide)
+        return summed.to(slopes[0].dtype), None
 
 
 _in_windows: Any = torch.compiler.disable(in_windows)  # without a kernel, a compiler would compile it for every packing
@@ -263,7 +263,7 @@ def _in_kernel(
     keys: PackedDocuments | SeenTokens = packed
     if packed.seen is not None:
         keys = packed.seen
-        key, value = repeated(key, keys.tokens), repeated(value, keys.tokens)
+        key, value = (Copied.apply(part, keys.tokens) for part in (key, value))
     if packed.kernel != FLASH:
         return _in_chosen_kernel(query, key, value, packed, keys, scaling, causal)  # type: ignore[call-arg]
     return variable_length(
@@ -314,7 +314,7 @@ def _documents(
         return _in_kernel(query, key, value, packed, scaling, causal)
     if packed.seen is None:
         return by_length(query, key, value, _lengths(packed.edges), scaling, causal)
-    key, value = repeated(key, packed.seen.tokens), repeated(value, packed.seen.tokens)
+    key, value = (Copied.apply(part, packed.seen.tokens) for part in (key, value))
     return by_length(query, key, value, _lengths(packed.edges), scaling, causal, _lengths(packed.seen.edges))
 
 

@@ -452,8 +452,9 @@ def _activations(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
     still = _still(network, recipe)
     sizes = ((network.vision, recipe.patches, 0, still), (network.language, recipe.tokens, recipe.copied, False))
     for stack, tokens, copied, frozen in sizes:
-        copies = 2 * compute * stack.keys * copied  # and as many bytes for their gradients
-        working = tokens * stack.working(compute) + copies
+        copies = 2 * compute * stack.keys * copied
+        # their gradients, of which one is summed in fp32
+        working = tokens * stack.working(compute) + copies + MASTER * stack.keys * copied
         again = max(again, working)
         for blocks, saved in () if frozen else stack.kinds(compute, recipe.rank, recipe.cuda):
             twice = min(blocks, left)

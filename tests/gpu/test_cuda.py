@@ -23,7 +23,7 @@ from learning.data.sample import read_samples
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job, steps_folder
 from learning.learner import Learner
-from learning.parallel.packed_attention import PackedDocuments, packed_attention
+from learning.parallel.packed_attention import Copied, PackedDocuments, packed_attention
 from learning.planning.shared_prompts import Segment
 from models.attention import by_length, find_kernel
 from models.attention_kernels import FLASH, Heads, KernelChoice, kernels_for
@@ -110,6 +110,14 @@ def test_every_kernel_of_a_gpu_is_attention_of_each_document(heads: Heads, share
         found = torch.autograd.grad(made, on_gpu, slope.to("cuda", torch.bfloat16))
         for one, other in zip((made, *found), (wanted, *right), strict=True):
             assert apart(one, other) < 1e-2, name
+
+
+def test_gradients_of_many_copies_of_a_key_are_summed_exactly() -> None:
+    key = torch.zeros(2, 1, 8, dtype=torch.bfloat16, device=GPU, requires_grad=True)
+    copies = Copied.apply(key, torch.tensor([0] * 400 + [1], device=GPU))
+    assert isinstance(copies, Tensor)
+    copies.sum().backward()
+    assert key.grad is not None and key.grad[:, 0, 0].tolist() == [400, 1]
 
 
 @pytest.mark.parametrize("heads", LAYERS)

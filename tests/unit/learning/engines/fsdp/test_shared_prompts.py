@@ -16,6 +16,7 @@ from learning.engines.fsdp.model import gradients_of
 from learning.engines.fsdp.phases import RankWork
 from learning.job import Job
 from learning.learner import Learner
+from learning.parallel.packed_attention import Copied
 from schemas.config.training import ExpertsConfig, GroupConfig, LoraConfig, MemoryConfig, PpoConfig
 from tests.unit.learning.chats import job, varied
 from tests.unit.learning.folded import SLICES, folded_job
@@ -116,6 +117,14 @@ def test_documents_without_a_common_beginning_are_those_of_separate_documents(ki
     for samples in (asked, [*asked, made[0]], [*asked, *made[:2]]):
         _, shared = compared(rewritten(plan, samples))
         assert (shared.works[0].packed.seen is None) == (len(samples) < 5)
+
+
+def test_gradients_of_many_copies_of_a_key_are_summed_exactly() -> None:
+    key = torch.zeros(2, 1, 8, dtype=torch.bfloat16, requires_grad=True)
+    copies = Copied.apply(key, torch.tensor([0] * 400 + [1]))
+    assert isinstance(copies, torch.Tensor)
+    copies.sum().backward()
+    assert key.grad is not None and key.grad[:, 0, 0].tolist() == [400, 1]
 
 
 @pytest.mark.parametrize(("kind", "knobs"), [
