@@ -132,30 +132,39 @@ class Sharded(TrainedNetwork):
         self._optimizer = optimizer_of(self._net, job.train, compiled)
 
     def _memory_of(self, job: Job) -> PieceMemory | None:
-        """Computes what a token, patch and target of a micro-batch take, and what a GPU has room for.
+        """Computes the memory that limits micro-batches; None if only tokens are limited, or nothing is.
 
-        Returns None if neither memory nor shared tokens need to be limited.
+        With a number of tokens, documents that share tokens are limited to the memory of as many tokens of others.
         """
-        filled = job.train.token_cap == "auto"
-        if job.train.token_cap is None or not (filled or self.shares):
+        if job.train.token_cap == "auto":
+            return self._room(job)
+        if job.train.token_cap is None or not self.shares:
             return None
-        room = room_of(self.device) if filled else 0
-        if room is None:
+        try:
+            return replace(self._pieces(job, 0), room=None)
+        except CheckpointError:  # sizes of a model that is not known, whose tokens are limited all the same
             return None
-        sizes = {"tokens": 0, "targets": 0, "patches": 0, "networks": method_of(job.train).networks(job.train)}
-        compute = 2 if in_half(job.train, self.device) else self.dtype.itemsize
-        network = network_of(self._model)
-        generator = generator_bytes(network, job.policy, job.train)
-        recipe = MemoryRecipe.of(job.train, ranks=self.world, compute=compute, generator=generator, **sizes)
-        found = piece_memory(network, replace(recipe, copies=holds_copies(network, recipe, room)), room, self.shares)
-        if not filled:
-            return replace(found, room=None)
+
+    def _room(self, job: Job) -> PieceMemory | None:
+        """Computes what a GPU's memory has room for in a micro-batch; None on a CPU."""
+        if (size := room_of(self.device)) is None:
+            return None
+        found = self._pieces(job, size)
         if found.room is not None and found.room <= 0:
             raise UsageError(
                 f"train.token_cap is auto, and {-found.room / 2**30:.1f} GiB of memory lack before the first token.",
                 "Run `flywheel plan`, which chooses settings that fit.",
             )
         return found
+
+    def _pieces(self, job: Job, size: int) -> PieceMemory:
+        """Computes what tokens, patches and targets take of this number of bytes."""
+        sizes = {"tokens": 0, "targets": 0, "patches": 0, "networks": method_of(job.train).networks(job.train)}
+        compute = 2 if in_half(job.train, self.device) else self.dtype.itemsize
+        network = network_of(self._model)
+        generator = generator_bytes(network, job.policy, job.train)
+        recipe = MemoryRecipe.of(job.train, ranks=self.world, compute=compute, generator=generator, **sizes)
+        return piece_memory(network, replace(recipe, copies=holds_copies(network, recipe, size)), size, self.shares)
 
     def _warn(self, line: str) -> None:
         if self.rank == 0:
