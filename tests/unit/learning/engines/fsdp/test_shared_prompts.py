@@ -10,7 +10,7 @@ import torch
 
 from learning.algorithms.method import method_of
 from learning.data.files import Rollout, read_rollouts, write_rollouts
-from learning.data.sample import TrainSample, write_samples
+from learning.data.sample import TrainSample, write_samples, write_screenshots
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import gradients_of
 from learning.engines.fsdp.phases import RankWork
@@ -19,6 +19,7 @@ from learning.learner import Learner
 from learning.parallel.packed_attention import Copied
 from schemas.config.training import ExpertsConfig, GroupConfig, LoraConfig, MemoryConfig, PpoConfig
 from tests.unit.learning.chats import job, varied
+from tests.unit.learning.engines.fsdp.test_video_samples import PNGS, SAMPLE
 from tests.unit.learning.folded import SLICES, folded_job
 from tests.unit.learning.replies import job as replies
 
@@ -146,6 +147,31 @@ def test_a_screen_that_documents_show_at_different_places_is_encoded_once(tmp_pa
     )
     apart, shared = compared(plan)
     assert [sum(len(one.grids) for one in each.works) for each in (apart, shared)] == [4, 1]
+
+
+@pytest.mark.parametrize(("kind", "frames"), [("qwen2_5_vl", 6), ("qwen3_vl", 4)])
+def test_videos_share_frames_up_to_the_first_that_differs_in_picture_or_time(
+    kind: str, frames: int, tmp_path: Path
+) -> None:
+    plan, still = job(tmp_path, kind), (SAMPLE.screenshots[0],) * 4
+    first, second, *_, last = SAMPLE.screenshots
+    videos = [
+        SAMPLE, replace(SAMPLE, thought="Something else."), replace(SAMPLE, instruction="What is it?"),
+        replace(SAMPLE, seconds=8.0), replace(SAMPLE, screenshots=(first, second, second, last)),
+        replace(SAMPLE, screenshots=still), replace(SAMPLE, screenshots=still, seconds=6.0),
+    ]  # fmt: skip
+    write_screenshots(plan.screenshots, PNGS)
+    apart, shared = compared(rewritten(plan, videos))
+    assert sum(len(work.grids) for work in shared.works) == frames < sum(len(work.grids) for work in apart.works) / 5
+    assert sum(sizes(shared.works)) < 0.7 * sum(sizes(apart.works))
+
+
+def test_a_screen_that_a_document_shows_twice_is_encoded_once(tmp_path: Path) -> None:
+    one = next(one for one in varied(6)[0] if len(one.screenshots) > 1)
+    twice = replace(one, screenshots=one.screenshots[:1] * 2)
+    turned = replace(one, screenshots=one.screenshots[::-1])
+    _, shared = compared(rewritten(job(tmp_path, "qwen3_vl"), [twice, replace(twice, thought="Again."), one, turned]))
+    assert [len(work.grids) for work in shared.works] == [2]
 
 
 @pytest.mark.parametrize(("kind", "knobs"), [
