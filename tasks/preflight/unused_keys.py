@@ -40,10 +40,10 @@ def refuse_unused_keys(config: Config) -> str:
         if rule.refused:
             because = f"`{rule.key}` is {_text(_value(config, rule.key))}"
             to = f" to {' or '.join(map(_text, rule.values))}" if rule.values else ""
-            raise _refused(key, because, f"Set `{rule.key}`{to}, or remove it.")
+            raise _refused(config, key, because, f"Set `{rule.key}`{to}, or remove it.")
     for keys, idle, because, hint in RULES:
         if (found := _set_among(config, keys)) and idle(config):
-            raise _refused(found[0], because, hint)
+            raise _refused(config, found[0], because, hint)
     return for_others(config) or ALL_READ
 
 
@@ -62,8 +62,11 @@ def _text(value: object) -> str:
     return value if value and isinstance(value, str) else json.dumps(value)
 
 
-def _refused(key: str, because: str, hint: str) -> UsageError:
-    return UsageError(f"`{key}` is set, and nothing reads it: {because}.", hint)
+def _refused(config: Config, key: str, because: str, hint: str) -> UsageError:
+    usual = _value(_defaults(config), key)
+    plain = usual is None or isinstance(usual, bool | int | float | str)
+    undone = f" On the command line, `{key}={'none' if usual is None else _text(usual)}` undoes it." if plain else ""
+    return UsageError(f"`{key}` is set, and nothing reads it: {because}.", hint + undone)
 
 
 def _idle(config: Config) -> Iterator[tuple[str, ReadIf]]:
@@ -162,7 +165,12 @@ def _unused_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
 
 def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
     """Return the dotted keys, at or below the given keys, whose values are not the default."""
-    return changed_keys(config, Config(suite=config.suite, environments=config.environments), keys)
+    return changed_keys(config, _defaults(config), keys)
+
+
+def _defaults(config: Config) -> Config:
+    """Return the defaults of all keys but those without a default."""
+    return Config(suite=config.suite, environments=config.environments)
 
 
 ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
