@@ -203,7 +203,7 @@ class KernelChoice:
         if DOCUMENTS not in self._kernels or len(self._planned | new) > MOST_LENGTHS:
             return False
         for length in sorted(new):
-            one = _Alone((0, length), torch.tensor([0, length], dtype=torch.int32), length)
+            one = _OneDocument((0, length), torch.tensor([0, length], dtype=torch.int32), length)
             try:
                 self._runs(one, one)(self._kernels[DOCUMENTS])
             except Exception as error:  # it is not tried again
@@ -235,7 +235,7 @@ class KernelChoice:
 
 
 @dataclass
-class _Alone:
+class _OneDocument:
     """Edges of one document."""
 
     edges: tuple[int, ...]

@@ -24,7 +24,7 @@ ROOMY = 4
 
 
 @dataclass(slots=True)
-class Request:
+class ReplyRequest:
     """A prompt whose reply is wanted."""
 
     prompt: Callable[[], Mapping[str, Tensor]]
@@ -63,7 +63,7 @@ class ContinuousBatch:
         self,
         model: Any,
         prefill: Prefill,
-        alone: Callable[[Request, Mapping[str, Tensor]], Reply],
+        alone: Callable[[ReplyRequest, Mapping[str, Tensor]], Reply],
         size: int,
         ends: Sequence[int],
         version: str,
@@ -77,12 +77,12 @@ class ContinuousBatch:
         self.broken: Exception | None = None
         """Why the weights are not those of one version; all requests then fail with it."""
         self._changed = threading.Condition()
-        self._waiting: deque[Request] = deque()
-        self._held: dict[int, Request] = {}
+        self._waiting: deque[ReplyRequest] = deque()
+        self._held: dict[int, ReplyRequest] = {}
         self._thread: threading.Thread | None = None
         self._paused = False
 
-    def answer(self, asked: Sequence[Request]) -> None:
+    def answer(self, asked: Sequence[ReplyRequest]) -> None:
         """Waits until all requests have a reply.
 
         Raises:
@@ -134,26 +134,26 @@ class ContinuousBatch:
             self._begin(coming)
             self._go_on()
 
-    def _admitted(self) -> list[Request]:
+    def _admitted(self) -> list[ReplyRequest]:
         """Takes requests in their order, as long as there is a slot for them and they are sampled alike."""
-        made = list[Request]()
+        made = list[ReplyRequest]()
         while self._may_join(made):
             made.append(self._waiting.popleft())
         return made
 
-    def _may_join(self, coming: Sequence[Request] = ()) -> bool:
+    def _may_join(self, coming: Sequence[ReplyRequest] = ()) -> bool:
         """Checks whether the next request can join those in slots and these; if not, it begins when they have ended."""
         if not self._waiting or self._paused or len(self._held) + len(coming) >= self._size:
             return False
         one, other = self._waiting[0], next(iter((*self._held.values(), *coming)), self._waiting[0])
         return (one.temperature, one.most) == (other.temperature, other.most)
 
-    def _begin(self, coming: Sequence[Request]) -> None:
+    def _begin(self, coming: Sequence[ReplyRequest]) -> None:
         """Prefills prompts and puts them into slots."""
         if self.broken is not None:
             self._fail(coming, self.broken)
             return
-        prompts = list[tuple[Request, Mapping[str, Tensor]]]()
+        prompts = list[tuple[ReplyRequest, Mapping[str, Tensor]]]()
         for one in coming:
             try:
                 prompts.append((one, one.prompt()))
@@ -175,7 +175,7 @@ class ContinuousBatch:
             except Exception as error:
                 self._lose([one for one, _ in filled], error)
 
-    def _place(self, filled: Sequence[tuple[Request, PrefilledRow]]) -> None:
+    def _place(self, filled: Sequence[tuple[ReplyRequest, PrefilledRow]]) -> None:
         room = max(row.cache.tokens if row.cache else 0 for _, row in filled) + filled[0][0].most
         slots = self._roomy(len(self._held) + len(filled), room, *filled[0])
         free = (slot for slot in range(slots.count) if slot not in self._held)
@@ -199,24 +199,24 @@ class ContinuousBatch:
         for slot in ended:
             del self._held[slot]
 
-    def _fail(self, asked: Sequence[Request], error: Exception) -> None:
+    def _fail(self, asked: Sequence[ReplyRequest], error: Exception) -> None:
         for one in asked:
             if not one.ended:
                 self._end(one, error=error)
 
-    def _lose(self, asked: Sequence[Request], error: Exception) -> None:
+    def _lose(self, asked: Sequence[ReplyRequest], error: Exception) -> None:
         """Ends these requests and those in slots, whose state is unknown after an error."""
         held = list(self._held.values())
         self._held.clear()
         self.slots = None
         self._fail([*asked, *held], error)
 
-    def _end(self, one: Request, reply: Reply | None = None, error: Exception | None = None) -> None:
+    def _end(self, one: ReplyRequest, reply: Reply | None = None, error: Exception | None = None) -> None:
         with self._changed:
             one.version, one.reply, one.error = self.version, reply, error
             self._changed.notify_all()
 
-    def _roomy(self, count: int, room: int, one: Request, row: PrefilledRow) -> Slots:
+    def _roomy(self, count: int, room: int, one: ReplyRequest, row: PrefilledRow) -> Slots:
         """Returns slots for so many replies, with room for their prompts: the present ones, grown, or new ones."""
         device = self._model.device.type
         room = -(-room // ROOM[device]) * ROOM[device]

@@ -27,7 +27,7 @@ from models.padding import hold_padded, replace_weights
 from models.precision import compute_dtype
 from models.safe import read_whole
 from models.sampling import choose
-from models.serving.batching import ContinuousBatch, Request
+from models.serving.batching import ContinuousBatch, ReplyRequest
 from models.serving.prefill import Prefill
 from models.serving.rows import Reply
 from models.serving.seen import SeenScreens
@@ -127,7 +127,7 @@ class TransformersModel(LanguageModel):
             inputs = prompts[0]()
             prompts = [lambda: inputs]
         asked = [
-            Request(prompt, _names(chat), seed, temperature, max_tokens)
+            ReplyRequest(prompt, _names(chat), seed, temperature, max_tokens)
             for prompt, chat, seed in zip(prompts, chats, seeds, strict=True)
         ]
         self.batch.answer(asked)
@@ -145,7 +145,7 @@ class TransformersModel(LanguageModel):
             made += [self._read(reply, max_tokens) for reply in replies]
         return made
 
-    def _alone(self, request: Request, inputs: Mapping[str, Tensor]) -> Reply:
+    def _alone(self, request: ReplyRequest, inputs: Mapping[str, Tensor]) -> Reply:
         """Generates with the library a reply to a prompt of a form that cannot be prefilled."""
         return self._generate(inputs, _Sampler([request.seed], request.temperature), request.most)[0]
 
