@@ -169,23 +169,37 @@ def _alone(items: Sequence[SampleLengths], rules: Rules) -> tuple[list[tuple[Gro
     Of the cuts of units, it takes the one with the fewest micro-batches, then the one with the smallest costs. Returns
     the micro-batches and their costs (`_packed`).
     """
-    work = rules.work(items)
-    found = (_packed(parts, work, items, rules) for parts in cuts(work.costs, work.sizes, work.most))
-    return min(found, key=lambda one: (len(one[0]), one[1]))
+    work, best = rules.work(items), None
+    for parts in cuts(work.costs, work.sizes, work.most):
+        found = _packed(parts, work, items, rules, None if best is None else len(best[0]))
+        if found is not None and (best is None or (len(found[0]), found[1]) < (len(best[0]), best[1])):
+            best = found
+    assert best is not None  # the first cut has no limit
+    return best
+
+
+Packed = tuple[list[tuple[Group, ...]], int]
+"""Micro-batches and their costs."""
 
 
 def _packed(
-    parts: Ints, work: StepWork, items: Sequence[SampleLengths], rules: Rules
-) -> tuple[list[tuple[Group, ...]], int]:
+    parts: Ints, work: StepWork, items: Sequence[SampleLengths], rules: Rules, limit: int | None
+) -> Packed | None:
     """Puts every part on a single rank; returns the micro-batches and their costs.
 
     The costs are those of the slowest ranks and, with several ranks, of the screens, which all ranks encode together.
-    With several ranks, parts of similar cost are together, as a micro-batch ends with its slowest rank.
+    With several ranks, parts of similar cost are together, as a micro-batch ends with its slowest rank. If a rank has
+    no memory for the screens that it encodes, more micro-batches are tried, or that micro-batch is divided.
+
+    Args:
+        parts: (n,) number of each sample's part. work, items, rules: the step.
+        limit: maximum number of micro-batches, beyond which it returns None; None for no limit.
     """
     ranks, pieces = rules.ranks, int(parts.max(initial=-1)) + 1
     costs, sizes = (one.sums(parts, pieces) for one in (work.costs, work.sizes))
     number = 1 if work.most is None else max(1, -(-int(sizes.sum()) // (work.most * ranks)))
-    while True:
+    best: Packed | None = None
+    while (limit is None or number <= limit) and (best is None or number < len(best[0])):
         try:
             bins = longest_first(costs, ranks * number, sizes, work.most)[parts]
         except PlanError:
@@ -194,23 +208,25 @@ def _packed(
         each = work.costs.sums(bins, ranks * number)
         order = np.argsort(-each, kind="stable")
         made = [_singles(bins, order[start : start + ranks]) for start in range(0, len(order), ranks)]
-        if ranks == 1 or rules.memory is None or rules.memory.room is None or _all_fit(made, work, items, rules):
-            screens = 0 if ranks == 1 else int(work.seen.sums(bins, ranks * number).sum()) // ranks
-            return made, int(each[order[::ranks]].sum()) + screens + work.common * number
-        number += 1
-        if number > len(items):  # a sample alone fits wherever its screens are encoded
-            others = tuple(Group(1, rank, ()) for rank in range(1, ranks))
-            spent = int(work.costs.whole.sum() + work.seen.whole.sum() // ranks) + work.common * len(items)
-            return [(Group(1, 0, (sample,)), *others) for sample in range(len(items))], spent
+        limited = ranks > 1 and rules.memory is not None and rules.memory.room is not None
+        fit = _fit(made, work, items, rules) if limited else np.ones(number, dtype=bool)
+        spent = np.where(fit, each[order[::ranks]], each[order].reshape(number, ranks).sum(axis=1)).sum()
+        made = [one for groups, fits in zip(made, fit, strict=True) for one in ([groups] if fits else _divided(groups))]
+        screens = 0 if ranks == 1 else int(work.seen.sums(bins, ranks * number).sum()) // ranks
+        if best is None or len(made) < len(best[0]):
+            best = made, int(spent) + screens + work.common * len(made)
+        number += 1 + number // 8
+    return None if best is None or (limit is not None and len(best[0]) > limit) else best
 
 
-def _all_fit(
-    grouped: Sequence[tuple[Group, ...]],
-    work: StepWork,
-    items: Sequence[SampleLengths],
-    rules: Rules,
-) -> bool:
-    """Checks whether every rank has memory for its samples and for the screens that it encodes."""
+def _divided(groups: Sequence[Group]) -> list[tuple[Group, ...]]:
+    """Gives the samples of each rank a micro-batch of their own, which fits wherever their screens are encoded."""
+    others = tuple(Group(1, rank, ()) for rank in range(1, len(groups)))
+    return [(Group(1, 0, one.sequences), *others) for one in groups if one.sequences]
+
+
+def _fit(grouped: Sequence[tuple[Group, ...]], work: StepWork, items: Sequence[SampleLengths], rules: Rules) -> Ints:
+    """Checks for each micro-batch whether every rank has memory for its samples and for the screens that it encodes."""
     assert rules.memory is not None and work.most is not None
     places = np.empty(len(items), dtype=np.int64)
     for number, groups in enumerate(grouped):
@@ -221,7 +237,8 @@ def _all_fit(
     for groups in grouped:
         patches = [items[sample].screens[number].patches for sample, number in encoded(groups, items)]
         seen.append(loads(patches, _encoders(patches, rules), rules.ranks))
-    return bool((read + rules.memory.patch * (np.concatenate(seen) - held)).max() <= work.most)
+    needed = read + rules.memory.patch * (np.concatenate(seen) - held)
+    return needed.reshape(len(grouped), rules.ranks).max(axis=1) <= work.most
 
 
 def _in_turn(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:

@@ -412,7 +412,7 @@ class FsdpEngine(Sharded, Engine):
         begins = [items[members[0]].begins or number for number, members in enumerate(self._slices)]
         order = {document: known.setdefault(begins[of[document]], len(known)) for document in documents}
         found: list[list[int]] = []
-        for document in sorted(documents, key=order.__getitem__):
+        for document in sorted(documents, key=lambda one: (order[one], of[one])):
             if found and (len(found[-1]) < size or of[found[-1][-1]] == of[document]):
                 found[-1].append(document)
             else:

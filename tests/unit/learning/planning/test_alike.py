@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learning.engines.fsdp.costs import CPU, Shape, cluster_cost
+from learning.planning import step_plan
 from learning.planning.balance import BalanceCost, Ints, loads
 from learning.planning.sequence_plan import Group
 from learning.planning.shared_prompts import LEAST, share
@@ -54,6 +56,37 @@ def test_a_group_that_begins_alike_is_one_micro_batch_under_a_cap_where_separate
     rules = Rules(1, LINEAR, LINEAR, cap=500)
     assert parts(plan_step(items, rules)) == [[tuple(range(8))]]
     assert len(plan_step(apart(items), rules)) == 8
+
+
+REAL = PieceMemory(114_957_679_738, 8_576_871, 1_139_343, 1_914_394, 146_228)
+"""A GPU of 140 GiB with a Qwen3-VL of the library's default sizes."""
+COSTS = BalanceCost(30_000, 1), BalanceCost(100_000, 1)
+
+
+def pairs(count: int, name: str = "p") -> list[SampleLengths]:
+    return [one for number in range(count) for one in alike(f"{name}{number}", [50, 50], 3000, 1200)]
+
+
+def test_hundreds_of_samples_are_planned_in_few_tries_where_memory_is_tight(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries, fit = [0], step_plan._fit
+
+    def counted(*given: Any) -> Any:
+        tries[0] += 1
+        return fit(*given)
+
+    monkeypatch.setattr(step_plan, "_fit", counted)
+    items = pairs(256)
+    for ranks in (8, 64):
+        check_plan(plan_step(items, Rules(ranks, *COSTS, memory=REAL)), items, ranks, (1,))
+    assert tries[0] < 60
+
+
+@pytest.mark.parametrize("share", [0.9, 0.995])
+def test_one_sample_that_nearly_fills_a_gpu_leaves_the_others_together(share: float) -> None:
+    assert REAL.room is not None
+    big = SampleLengths(int(share * REAL.room) // REAL.token - 50, (), 50)
+    plan = plan_step([big, *pairs(31)], Rules(8, *COSTS, memory=REAL))
+    assert len(plan) <= 12
 
 
 def test_groups_are_not_mixed_where_each_fills_a_micro_batch() -> None:

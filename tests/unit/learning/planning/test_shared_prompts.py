@@ -78,3 +78,13 @@ def test_each_document_is_the_chain_of_its_segments_and_no_segment_could_be_shar
 def _shared(segment: Segment, segments: Sequence[Segment]) -> bool:
     at = segments.index(segment)
     return any(at in one.before for one in segments)
+
+
+def test_a_segment_that_saves_less_than_its_copies_cost_is_not_shared() -> None:
+    """Behind 4,000 common tokens, the keys and values of all of them are copied for a further shared segment."""
+    for more, shared in ((32, False), (200, True)):
+        keys = [
+            np.array([0] * 4000 + [1 + pair] * more + [10 + 2 * pair + one] * 20) for pair in range(2) for one in (0, 1)
+        ]
+        segments = share(keys, [len(one) for one in keys])
+        assert any(one.start == 4000 and one.end == 4000 + more for one in segments) == shared
