@@ -6,6 +6,7 @@ rows of weights are 0, and padded outputs are cut, so that the layer computes th
 """
 
 from collections import Counter
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -39,14 +40,18 @@ def hold_padded(model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def replace_weights(model: nn.Module, other: nn.Module) -> None:
+def replace_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copies the weights of another model of the same config into this one, which may hold them padded.
 
     Addresses and types stay as they are, so captured graphs remain valid.
+
+    Args:
+        model: the model that gets the weights.
+        weights: the other model's weights by name.
     """
     held = model.state_dict(keep_vars=True)
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, PaddedLinear)}
-    for name, weight in other.state_dict().items():
+    for name, weight in weights.items():
         layer = layers.get(name.rpartition(".")[0])
         held[name].copy_(weight if layer is None or weight.shape == held[name].shape else layer.whole(weight))
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 from benchmarks.trl.clock import Clock
@@ -150,7 +149,7 @@ def copy_weights(engine: FsdpEngine, policy: VlmPolicy) -> None:
     named = {name.removeprefix("model."): part for name, part in engine.weights().items() if name.startswith("model.")}
     weights = {name: whole(cast(Any, part)) for name, part in named.items()}
     with generator.batch.paused():
-        replace_weights(generator.model, cast(Any, SimpleNamespace(state_dict=lambda: weights)))
+        replace_weights(generator.model, weights)
         generator.prefill.forget()
 
 

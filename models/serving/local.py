@@ -112,7 +112,7 @@ class TransformersModel(LanguageModel):
                 self.batch.broken = CheckpointError(
                     f"{self._directory}: its weights were loaded only in part.", "Load the policy again."
                 )
-                replace_weights(self.model, read)
+                replace_weights(self.model, read.state_dict())
                 self.prefill.forget()
                 self.batch.version, self.batch.broken = self._version, None
 

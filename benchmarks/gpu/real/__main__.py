@@ -7,15 +7,15 @@ Qwen2.5-VL-3B, or 7B for `lora`, with random bf16 weights drawn on the GPU, and 
 Every arm is a process of its own. A part takes at most `BUDGET_S` seconds: arms that do not fit into the rest are in
 the table as not run, and arms that do not fit the memory as out of memory.
 
-Numbers are medians of the steps from the third on, with the least and the most. The first two steps, which compile,
-and the start of the process have columns of their own. `waiting` is the share of the counted steps that waited for
-data, `free` the least share of the card that was free after a step, `pieces` the passes of a step, `tokens`
-the new tokens of a reply. TRL's passes hold as
-many samples as fit, tried from large to small; gradients are accumulated to the batch.
+Numbers are medians of the steps from the third on, with the minimum and the maximum. The first two steps, which
+compile, and the start of the process have columns of their own. `waiting` is the share of the counted steps that waited
+for data, `free` the minimum share of the card that was free after a step, `pieces` the micro-batches of a step, and
+`tokens` the new tokens of a reply. TRL's micro-batches hold as many samples as fit, tried from large to small;
+gradients are accumulated to the batch.
 
 **MFU** is operations per second over the peak of the data sheet (`learning.engines.fsdp.costs`). Operations are those
-of forward and backward passes that the samples need: attention within documents, logits of targets only. What is
-computed again does not count, nor gradients of frozen weights, nor generation. Tokens and screens with which several
+of forward and backward passes that the samples need: attention within documents, logits of targets only. Recomputed
+operations do not count, nor gradients of frozen weights, nor generation. Tokens and screens with which several
 samples of a step begin count once, although micro-batches compute them each. `MFU apart` counts them in each sample, as
 if samples shared nothing: it compares with other trainers' numbers, and no bar uses it. TRL's MFU is that of the same
 samples.

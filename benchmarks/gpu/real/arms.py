@@ -117,7 +117,7 @@ def _numbers(written: str) -> dict[str, Any]:
 
 
 def row_of(arm: Arm, tried: Attempt, peak: float | None, operations: Sequence[float], apart: Sequence[float]) -> Row:
-    """Make a row: medians of the steps from the third on, with the least and the most.
+    """Make a row: medians of the steps from the third on, with the minimum and the maximum.
 
     Args:
         arm: the arm.
