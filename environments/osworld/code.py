@@ -18,6 +18,8 @@ BEFORE = "import pyautogui; import time; pyautogui.FAILSAFE = False; pyautogui.P
 NOTCHES = 5
 """Wheel notches of one scroll, as in UI-TARS's parser."""
 DRAG_S, LONG_S = 1.0, 1.0
+CLICKS_S = 0.05
+"""Seconds between the clicks of a double or triple click, since openbox loses some clicks that follow at once."""
 MOVE_S = 0.2
 """Seconds of a move of the pointer, so that it has places between, as a drag needs."""
 _TURNED = {"down": ("scroll", -1), "up": ("scroll", 1), "left": ("hscroll", -1), "right": ("hscroll", 1)}
@@ -57,11 +59,11 @@ def _at(x: float, y: float, width: int, height: int) -> str:
 
 
 def _pointed(call: str) -> Callable[[Any, int, int], str]:
-    """Makes a function that writes a call with `@` in place of the point; without a point, the call has none."""
+    """Makes a function that writes a call with the point as its first argument `@`, or without a point."""
 
     def made(action: act.Action, width: int, height: int) -> str:
         point = act.point_of(action)
-        return call.replace("@", _at(*point, width, height) if point else "")
+        return call.replace("@", _at(*point, width, height)) if point else call.replace("@, ", "")
 
     return made
 
@@ -125,9 +127,9 @@ _PASTED = (
 clipboard. It then waits, so that the program can fetch the text before the clipboard changes."""
 _MADE: Mapping[str, Callable[[Any, int, int], str]] = {
     "click": _pointed("pyautogui.click(@, button='left')"),
-    "left_double": _pointed("pyautogui.doubleClick(@)"),
+    "left_double": _pointed(f"pyautogui.doubleClick(@, interval={CLICKS_S})"),
     "right_single": _pointed("pyautogui.click(@, button='right')"),
-    "triple_click": _pointed("pyautogui.tripleClick(@)"),
+    "triple_click": _pointed(f"pyautogui.tripleClick(@, interval={CLICKS_S})"),
     "middle_single": _pointed("pyautogui.click(@, button='middle')"),
     "long_press": _long_press,
     "move": _pointed(f"pyautogui.moveTo(@, duration={MOVE_S})"),

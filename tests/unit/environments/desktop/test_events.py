@@ -104,7 +104,7 @@ def test_the_pointer_s_other_actions_are_events_of_a_desktop_and_code_of_osworld
     assert moves[-1] == ["move", 500, 250] and len(moves) == 2
     assert events_of(act.MouseDown(), *SIZE) == [press]
     assert events_of(act.MouseUp(**place, button="right"), *SIZE)[-1] == ["button", 3, False]
-    assert "pyautogui.tripleClick(500, 250)" in code_of(act.TripleClick(**place), *SIZE)
+    assert "pyautogui.tripleClick(500, 250, interval=0.05)" in code_of(act.TripleClick(**place), *SIZE)
     assert "pyautogui.click(500, 250, button='middle')" in code_of(act.MiddleSingle(**place), *SIZE)
     assert "pyautogui.moveTo(500, 250" in code_of(act.Move(**place), *SIZE)
     assert code_of(act.MouseDown(), *SIZE).endswith("; pyautogui.mouseDown(button='left')")

@@ -52,9 +52,9 @@ def typed(code: str) -> str:
     ("action", "wanted"),
     [
         (act.Click(x=1.0, y=0.5), ["click(999, 250, button='left')"]),
-        (act.LeftDouble(x=0.5, y=0.5), ["doubleClick(500, 250)"]),
-        (act.LeftDouble(), ["doubleClick()"]),
-        (act.TripleClick(), ["tripleClick()"]),
+        (act.LeftDouble(x=0.5, y=0.5), ["doubleClick(500, 250, interval=0.05)"]),
+        (act.LeftDouble(), ["doubleClick(interval=0.05)"]),
+        (act.TripleClick(), ["tripleClick(interval=0.05)"]),
         (act.RightSingle(x=0.5, y=0.5), ["click(500, 250, button='right')"]),
         (act.LongPress(x=0.5, y=0.5), ["moveTo(500, 250)", "mouseDown()", "mouseUp()"]),
         (act.Scroll(x=0.5, y=0.5, direction="down"), ["moveTo(500, 250)", "scroll(-5)"]),
