@@ -24,10 +24,12 @@ from schemas.tables.screenshot import Screenshot
 SYLLABLES = ("ka", "lo", "mi", "ter", "su", "pon", "vi", "dre", "ga", "hul")
 SETTINGS = PretrainConfig(
     steps=6, letters_steps=2, batch=2, crop_width=96, crop_height=64, whole_share=0.2, validate_every=3, validation=4,
-    hidden=64, layers=2, vision_hidden=64, vision_layers=1, phrases=20,
+    hidden=64, layers=2, vision_hidden=16, vision_layers=1, phrases=20,
 )  # fmt: skip
 TRAIN = TrainConfig(method="pretrain", batch=2, warmup=2, processes=1, shift=4, pretrain=SETTINGS)
-POLICY = PolicyConfig(hidden=64, layers=2, vision_hidden=64, vision_layers=1, patch=16, merge=1, max_new_tokens=12)
+POLICY = PolicyConfig(
+    hidden=64, layers=2, vision_hidden=16, vision_layers=1, patch=4, merge=4, window=32, max_new_tokens=12
+)
 
 
 def drawn(

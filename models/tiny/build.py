@@ -1,7 +1,8 @@
 """Converts screenshots to network input: lays them unscaled on a white canvas of whole patches and cuts it into
 patches.
 
-Builds the untrained default policy: a small Qwen3-VL in the layout that plain `transformers` loads.
+Builds the untrained default policy: a small Qwen3-VL, or Qwen2.5-VL with windows, in the layout that plain
+`transformers` loads.
 
 Several choices make learning on two cores possible. Screens are mostly white, so white is 0 to the network (mean 1,
 deviation 0.2). Weights start at 1/sqrt(fan-in), patch filters as low cosine waves, and position tables as sines and
@@ -20,9 +21,10 @@ import torch
 from torch import Tensor
 
 from common.picture import rgb_of
+from models.tiny.layout import WINDOWED
 from models.tiny.network import Grid
 from models.tiny.tokens import END, IMAGE, PAD, START, UNKNOWN, WORDS, build_tokenizer, coordinate_tokens
-from schemas.config.policy import TEXT_HEAD, VISION_HEAD, PolicyConfig
+from schemas.config.policy import TEXT_HEAD, VISION_HEAD, WINDOW_HEAD, PolicyConfig
 
 Pixels = np.ndarray
 """One screenshot, (height, width, 3), uint8."""
@@ -92,6 +94,8 @@ def patches_of(canvases: list[Pixels], patch: int, merge: int, dtype: torch.dtyp
 
 MEAN, DEVIATION = 1.0, 0.2
 """Scaling of a pixel in [0, 1] to network input: (pixel - MEAN) / DEVIATION."""
+WAVES = 8
+"""Smallest side of a patch in pixels whose filters start as waves; a smaller patch has too few pixels for them."""
 GRID_SIDE = 16
 """Side of the square position table, which is resampled to the patches of the screen."""
 SPREADS = (3.0, 10.0, 30.0)
@@ -128,7 +132,7 @@ def build_tiny(
         phrases: phrases of the policy's thoughts.
         words: maximum number of words that the tokeniser learns from the sample texts, and of phrases.
     """
-    from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
+    from transformers import AutoModelForImageTextToText, PreTrainedTokenizerFast
     from transformers.models.paddleocr_vl.processing_paddleocr_vl import PaddleOCRVLProcessor
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -149,7 +153,7 @@ def build_tiny(
         image_std=[DEVIATION] * 3,
         size={"shortest_edge": (config.patch * config.merge) ** 2, "longest_edge": 2**24},
     )
-    model: Any = Qwen3VLForConditionalGeneration(_architecture(config, tokenizer))
+    model: Any = AutoModelForImageTextToText.from_config(_architecture(config, tokenizer))
     generator = torch.Generator().manual_seed(seed)
     model.load_state_dict({name: _initial(name, tensor, generator) for name, tensor in model.state_dict().items()})
     table = model.get_input_embeddings().weight.data
@@ -162,8 +166,8 @@ def build_tiny(
     PaddleOCRVLProcessor(images, tokenizer, chat_template=TEMPLATE).save_pretrained(out)
 
 
-def sizes_of(config: PolicyConfig, vocabulary: int) -> dict[str, dict[str, Any]]:
-    """Computes the sizes of a policy's text stack and vision tower, as in `config.json`, for a number of tokens."""
+def sizes_of(config: PolicyConfig, vocabulary: int) -> dict[str, Any]:
+    """Computes a policy's model type, and the sizes of its text stack and vision tower, as in `config.json`."""
     text = {
         "vocab_size": -(-vocabulary // 16) * 16,
         "hidden_size": config.hidden,
@@ -171,52 +175,60 @@ def sizes_of(config: PolicyConfig, vocabulary: int) -> dict[str, dict[str, Any]]
         "num_hidden_layers": config.layers,
         "num_attention_heads": config.hidden // TEXT_HEAD,
         "num_key_value_heads": config.hidden // TEXT_HEAD,
-        "head_dim": TEXT_HEAD,
         "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-6,
     }
     vision = {
         "depth": config.vision_layers,
         "hidden_size": config.vision_hidden,
-        "intermediate_size": 3 * config.vision_hidden,
-        "num_heads": config.vision_hidden // VISION_HEAD,
-        "hidden_act": "relu",
         "in_channels": 3,
         "patch_size": config.patch,
         "spatial_merge_size": config.merge,
         "temporal_patch_size": 1,
         "out_hidden_size": config.hidden,
+    }
+    if config.window:
+        vision |= {
+            "intermediate_size": 2 * config.vision_hidden,
+            "num_heads": config.vision_hidden // WINDOW_HEAD,
+            "hidden_act": "silu",
+            "window_size": config.window,
+            "fullatt_block_indexes": [],
+        }
+        return {"model_type": WINDOWED, "text_config": text, "vision_config": vision}
+    vision |= {
+        "intermediate_size": 3 * config.vision_hidden,
+        "num_heads": config.vision_hidden // VISION_HEAD,
+        "hidden_act": "relu",
         "num_position_embeddings": GRID_SIDE**2,
         "deepstack_visual_indexes": [],
     }
-    return {"text_config": text, "vision_config": vision}
+    return {"model_type": "qwen3_vl", "text_config": {**text, "head_dim": TEXT_HEAD}, "vision_config": vision}
 
 
 def _architecture(config: PolicyConfig, tokenizer: Any) -> Any:
-    from transformers import Qwen3VLConfig
+    from transformers import AutoConfig
 
     quarter = TEXT_HEAD // 8
     sizes = sizes_of(config, len(tokenizer))
     sizes["text_config"] |= {
-        "pad_token_id": tokenizer.pad_token_id,
+        **{f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")},
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": 10000.0,
             "mrope_section": [TEXT_HEAD // 2 - 2 * quarter, quarter, quarter],
-            "mrope_interleaved": True,
+            **({} if config.window else {"mrope_interleaved": True}),
         },
     }
     image = tokenizer.convert_tokens_to_ids(IMAGE)
-    text, vision = sizes["text_config"], sizes["vision_config"]
-    return Qwen3VLConfig(
-        text_config=text, vision_config=vision, image_token_id=image, video_token_id=-1, tie_word_embeddings=True
-    )
+    return AutoConfig.for_model(**sizes, image_token_id=image, video_token_id=-1, tie_word_embeddings=True)
 
 
 def _initial(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
     """Draws the starting value of a weight: 1/sqrt(fan-in) for matrices, sines for positions, 1 or 0 for vectors."""
     if name.endswith("pos_embed.weight"):
         return _sine_table(*tensor.shape)
-    if name.endswith("patch_embed.proj.weight"):
+    if name.endswith("patch_embed.proj.weight") and tensor.shape[-1] >= WAVES:
         return _wave_filters(len(tensor), tensor.shape[-1])
     if tensor.ndim == 1:
         return torch.zeros_like(tensor) if name.endswith("bias") else torch.ones_like(tensor)

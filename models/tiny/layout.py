@@ -32,10 +32,14 @@ OWN = (
 )
 """Files that belong to a single checkpoint; a child checkpoint copies all other files."""
 VISION, TEXT = "model.visual.", "model.language_model."
+MERGER = (("norm", "linear_fc1", "linear_fc2"), ("ln_q", "mlp.0", "mlp.2"))
+"""Names of the merger's norm and matrices in Qwen3-VL and in Qwen2.5-VL."""
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
 ATTENTION, MLP = "self_attn.", "mlp."
 ACTIVATIONS = ("gelu_pytorch_tanh", "gelu", "relu", "silu")
 """Supported activations of the vision tower."""
+WINDOWED = "qwen2_5_vl"
+"""Model type of a small policy whose patches attend within windows."""
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -55,23 +59,39 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def is_tiny(config: dict[str, Any]) -> bool:
-    """Checks whether a `config.json` has the architecture that `models.tiny.network` runs."""
+    """Checks whether a `config.json` has an architecture that `models.tiny.network` runs: a small Qwen3-VL, or a small
+    Qwen2.5-VL whose patches attend within windows only."""
     text, vision = config.get("text_config", {}), config.get("vision_config", {})
+    known = config.get("model_type") == "qwen3_vl" and not vision.get("deepstack_visual_indexes")
     return (
-        config.get("model_type") == "qwen3_vl"
+        (known or is_windowed(config))
         and bool(config.get("tie_word_embeddings"))
         and text.get("num_key_value_heads") == text.get("num_attention_heads")
         and vision.get("temporal_patch_size") == 1
-        and not vision.get("deepstack_visual_indexes")
         and vision.get("hidden_act") in ACTIVATIONS
     )
+
+
+def is_windowed(config: dict[str, Any]) -> bool:
+    """Checks whether the patches of a Qwen2.5-VL attend within windows of whole image tokens, in every layer."""
+    vision = config.get("vision_config", {})
+    return (
+        config.get("model_type") == WINDOWED
+        and vision.get("fullatt_block_indexes") == []
+        and vision.get("window_size", 0) >= vision["patch_size"] * vision["spatial_merge_size"]
+    )
+
+
+def head_width(text: dict[str, Any]) -> int:
+    """Returns the width of an attention head of the text stack."""
+    return text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
 
 
 def check_architecture(config: dict[str, Any]) -> None:
     """Raises `CheckpointError` unless `is_tiny`."""
     if not is_tiny(config):
         raise CheckpointError(
-            f"config.json: a {config.get('model_type')!r} model is not the small Qwen3-VL.",
+            f"config.json: a {config.get('model_type')!r} model is not the small Qwen3-VL or Qwen2.5-VL.",
             "Set policy.base to a directory that the default policy was written to.",
         )
 
@@ -79,48 +99,65 @@ def check_architecture(config: dict[str, Any]) -> None:
 def parts_of(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
     """Lists for each leaf its tensors, with their shapes."""
     text, vision = config["text_config"], config["vision_config"]
-    d, ff, inner = text["hidden_size"], text["intermediate_size"], text["num_attention_heads"] * text["head_dim"]
+    d, ff, head = text["hidden_size"], text["intermediate_size"], head_width(text)
+    inner = text["num_attention_heads"] * head
     v, vff, merged = (
         vision["hidden_size"],
         vision["intermediate_size"],
         vision["hidden_size"] * vision["spatial_merge_size"] ** 2,
     )
-    patch = vision["patch_size"]
+    patch, windowed = vision["patch_size"], is_windowed(config)
     parts: dict[str, dict[str, tuple[int, ...]]] = {}
 
-    def add(name: str, *shape: int, of: tuple[str, ...] = ()) -> None:
-        stem = name.removesuffix(".weight").rsplit(".", 1)[0]
-        parts[name] = {f"{stem}.{part}.weight": shape for part in of} if of else {name: shape}
+    def add(name: str, *shape: int) -> None:
+        place, kind = name.rsplit(".", 1)
+        stem, _, last = place.rpartition(".")
+        parts[name] = {f"{stem}.{part}.{kind}": shape for part in FUSED.get(last, ())} or {name: shape}
 
     def add_affine(name: str, *shape: int) -> None:
         add(f"{name}.weight", *shape)
         add(f"{name}.bias", shape[0])
 
-    add_affine(f"{VISION}patch_embed.proj", v, vision["in_channels"], 1, patch, patch)
-    add(f"{VISION}pos_embed.weight", vision["num_position_embeddings"], v)
+    # layer norms of Qwen3-VL's tower have biases, RMS norms have none
+    add_norm = add if windowed else lambda name, width: add_affine(name.removesuffix(".weight"), width)
+    add(f"{VISION}patch_embed.proj.weight", v, vision["in_channels"], 1, patch, patch)
+    if not windowed:
+        add(f"{VISION}patch_embed.proj.bias", v)
+        add(f"{VISION}pos_embed.weight", vision["num_position_embeddings"], v)
     for layer in range(vision["depth"]):
         at = f"{VISION}blocks.{layer}."
-        for name, shape in {
-            "norm1": (v,), "norm2": (v,), "attn.qkv": (3 * v, v), "attn.proj": (v, v),
-            "mlp.linear_fc1": (vff, v), "mlp.linear_fc2": (v, vff),
-        }.items():  # fmt: skip
-            add_affine(at + name, *shape)
-    for name, shape in {"norm": (v,), "linear_fc1": (merged, merged), "linear_fc2": (d, merged)}.items():
-        add_affine(f"{VISION}merger.{name}", *shape)
+        add_norm(f"{at}norm1.weight", v)
+        add_norm(f"{at}norm2.weight", v)
+        parts[f"{at}attn.qkv.weight"] = {f"{at}attn.qkv.weight": (3 * v, v)}
+        parts[f"{at}attn.qkv.bias"] = {f"{at}attn.qkv.bias": (3 * v,)}
+        add_affine(f"{at}attn.proj", v, v)
+        add_affine(f"{at}mlp.{'gate_up' if windowed else 'linear_fc1'}", vff, v)
+        add_affine(f"{at}mlp.{'down_proj' if windowed else 'linear_fc2'}", v, vff)
+    norm, first, second = MERGER[windowed]
+    add_norm(f"{VISION}merger.{norm}.weight", v)
+    add_affine(f"{VISION}merger.{first}", merged, merged)
+    add_affine(f"{VISION}merger.{second}", d, merged)
     add(f"{TEXT}embed_tokens.weight", text["vocab_size"], d)
     for layer in range(text["num_hidden_layers"]):
         at = f"{TEXT}layers.{layer}."
-        add(f"{at}{ATTENTION}qkv.weight", inner, d, of=FUSED["qkv"])
+        add(f"{at}{ATTENTION}qkv.weight", inner, d)
         add(f"{at}{ATTENTION}o_proj.weight", d, inner)
-        add(f"{at}{MLP}gate_up.weight", ff, d, of=FUSED["gate_up"])
+        add(f"{at}{MLP}gate_up.weight", ff, d)
         add(f"{at}{MLP}down_proj.weight", d, ff)
-        for name, width in {
-            "input_layernorm": d, "post_attention_layernorm": d,
-            f"{ATTENTION}q_norm": text["head_dim"], f"{ATTENTION}k_norm": text["head_dim"],
-        }.items():  # fmt: skip
-            add(f"{at}{name}.weight", width)
+        add(f"{at}input_layernorm.weight", d)
+        add(f"{at}post_attention_layernorm.weight", d)
+        if windowed:
+            add(f"{at}{ATTENTION}qkv.bias", inner)
+        else:
+            add(f"{at}{ATTENTION}q_norm.weight", head)
+            add(f"{at}{ATTENTION}k_norm.weight", head)
     add(f"{TEXT}norm.weight", d)
-    return parts
+    return {name: {_stored(part, windowed): shape for part, shape in found.items()} for name, found in parts.items()}
+
+
+def _stored(name: str, windowed: bool) -> str:
+    """Returns the name of a tensor in the file: `transformers` writes a Qwen2.5-VL with its first release's names."""
+    return name.replace(VISION, "visual.").replace(TEXT, "model.") if windowed else name
 
 
 def kind_of(name: str, parts: dict[str, tuple[int, ...]]) -> int:

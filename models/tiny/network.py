@@ -1,4 +1,6 @@
-"""Runs the small Qwen3-VL fast on two cores: the `transformers` model's weights with fewer and larger operations.
+"""Runs the small policy fast on two cores: the `transformers` model's weights with fewer and larger operations.
+
+The policy is a small Qwen3-VL or, if its patches attend within windows, a small Qwen2.5-VL.
 
 Questions about the same screen are packed into rows of tokens that share one encoded screen. A row has one question, or
 several in training. Every question attends to the screen and to itself, never to another question or its answer, and
@@ -30,11 +32,14 @@ from models.precision import compute_dtype
 from models.safe import weights_of
 from models.tiny.layout import (
     ATTENTION,
+    MERGER,
     MLP,
     TEXT,
     VISION,
     check_architecture,
     check_state,
+    head_width,
+    is_windowed,
     kind_of,
     parts_of,
     read_config,
@@ -131,7 +136,8 @@ class TinyNet:
         self.config = config
         self.dtype = dtype = dtype or compute_dtype()
         self.text, self.vision = config["text_config"], config["vision_config"]
-        self.heads, self.head = self.text["num_attention_heads"], self.text["head_dim"]
+        self.windowed = is_windowed(config)
+        self.heads, self.head = self.text["num_attention_heads"], head_width(self.text)
         self.image_token: int = config["image_token_id"]
         parts = parts_of(config)
         check_state(parts, state)
@@ -151,7 +157,7 @@ class TinyNet:
             size = fused[name].numel()
             self.leaves[name] = self.flat[offset : offset + size].view(rows, *shapes[0][1:])
             offset += size
-        self._grids: dict[Grid, tuple[Tensor, Tensor, Tensor]] = {}
+        self._grids: dict[Grid, _GridTables] = {}
         self._tables = self._text_tables(1024)
 
     @classmethod
@@ -205,29 +211,62 @@ class TinyNet:
     def see(self, patches: Tensor, grid: Grid) -> Tensor:
         """Encodes screens: (B, rows * columns, 3 * patch ** 2) to (B, tokens, hidden), one token per merged block."""
         w, vision = self.leaves, self.vision
-        batch, length, width = len(patches), grid.rows * grid.columns, vision["hidden_size"]
-        heads = vision["num_heads"]
-        spread, cosine, sine = self._grid(grid)
-        places = spread @ w[f"{VISION}pos_embed.weight"]
+        tables, activate = self._grid(grid), _activation(vision["hidden_act"])
         kernel = w[f"{VISION}patch_embed.proj.weight"].flatten(1)
-        x = F.linear(patches.to(self.dtype), kernel, w[f"{VISION}patch_embed.proj.bias"]) + places
-        activate = _activation(vision["hidden_act"])
+        x = F.linear(patches.to(self.dtype), kernel, w.get(f"{VISION}patch_embed.proj.bias"))
+        if tables.spread is not None:
+            x = x + tables.spread @ w[f"{VISION}pos_embed.weight"]
+        if self.windowed:
+            x = self._into_windows(x, grid)
+        width = x.shape[-1]
         for layer in range(vision["depth"]):
             at = f"{VISION}blocks.{layer}."
-            y = F.layer_norm(x, (width,), w[f"{at}norm1.weight"], w[f"{at}norm1.bias"], 1e-6)
-            qkv = self.product(y, f"{at}attn.qkv").view(batch, length, 3, heads, -1)
-            qk, v = qkv.split([2, 1], dim=2)
-            q, k, v = torch.cat([rotate(qk, cosine, sine), v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
-            y = attend(q, k, v, None)
-            x = x + self.product(y, f"{at}attn.proj")
-            y = F.layer_norm(x, (width,), w[f"{at}norm2.weight"], w[f"{at}norm2.bias"], 1e-6)
-            y = activate(self.product(y, f"{at}mlp.linear_fc1"))
-            x = x + self.product(y, f"{at}mlp.linear_fc2")
-        at = f"{VISION}merger."
-        x = F.layer_norm(x, (width,), w[f"{at}norm.weight"], w[f"{at}norm.bias"], 1e-6)
-        x = x.reshape(batch, -1, width * vision["spatial_merge_size"] ** 2)
-        x = F.gelu(self.product(x, f"{at}linear_fc1"))
-        return self.product(x, f"{at}linear_fc2")
+            qkv = self.product(self._vision_norm(x, f"{at}norm1"), f"{at}attn.qkv")
+            qk, v = qkv.unflatten(-1, (3, vision["num_heads"], -1)).split([2, 1], dim=2)
+            qk = rotate(qk, tables.cosine, tables.sine)
+            q, k, v = torch.cat([qk, v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
+            mask = None if tables.mask is None else tables.mask.repeat(len(x) // len(tables.mask), 1, 1, 1)
+            x = x + self.product(attend(q, k, v, mask), f"{at}attn.proj")
+            y = self._vision_norm(x, f"{at}norm2")
+            if self.windowed:
+                gate, up = self.product(y, f"{at}{MLP}gate_up").chunk(2, dim=-1)
+                x = x + self.product(activate(gate) * up, f"{at}{MLP}down_proj")
+            else:
+                x = x + self.product(activate(self.product(y, f"{at}{MLP}linear_fc1")), f"{at}{MLP}linear_fc2")
+        norm, first, second = (f"{VISION}merger.{part}" for part in MERGER[self.windowed])
+        x = self._vision_norm(x, norm)
+        x = self._out_of_windows(x, grid) if self.windowed else x
+        x = x.reshape(len(patches), -1, width * vision["spatial_merge_size"] ** 2)
+        return self.product(F.gelu(self.product(x, first)), second)
+
+    def _vision_norm(self, x: Tensor, name: str) -> Tensor:
+        weight = self.leaves[f"{name}.weight"]
+        if self.windowed:
+            return F.rms_norm(x, weight.shape, weight, 1e-6)
+        return F.layer_norm(x, weight.shape, weight, self.leaves[f"{name}.bias"], 1e-6)
+
+    def _windows(self, grid: Grid) -> tuple[int, int, int]:
+        """Computes rows and columns of a grid's windows, and a window's side in image tokens."""
+        merge = self.vision["spatial_merge_size"]
+        side = self.vision["window_size"] // merge // self.vision["patch_size"]
+        return -(-grid.rows // merge // side), -(-grid.columns // merge // side), side
+
+    def _into_windows(self, x: Tensor, grid: Grid) -> Tensor:
+        """Orders patches (B, rows * columns, width) by window, (B * windows, patches of a window, width); windows at
+        the right and lower edge are filled with zeros."""
+        merge, (down, across, side) = self.vision["spatial_merge_size"], self._windows(grid)
+        rows, columns = grid.rows // merge, grid.columns // merge
+        x = x.view(len(x), rows, columns, -1)
+        x = F.pad(x, (0, 0, 0, across * side - columns, 0, down * side - rows))
+        x = x.view(len(x), down, side, across, side, -1).transpose(2, 3)
+        return x.reshape(len(x) * down * across, side * side * merge**2, -1)
+
+    def _out_of_windows(self, x: Tensor, grid: Grid) -> Tensor:
+        """Undoes `_into_windows`, (B, image tokens, patches of a token * width)."""
+        merge, (down, across, side) = self.vision["spatial_merge_size"], self._windows(grid)
+        x = x.view(-1, down, across, side, side, merge**2 * x.shape[-1]).transpose(2, 3)
+        x = x.reshape(len(x), down * side, across * side, -1)
+        return x[:, : grid.rows // merge, : grid.columns // merge].flatten(1, 2)
 
     def read(self, x: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None) -> Tensor:
         """Runs the text stack.
@@ -269,12 +308,14 @@ class TinyNet:
             both = self._block(both, layer, cosine, sine, mask, None)
         at = f"{TEXT}layers.{last}."
         y = self._norm(both, f"{at}input_layernorm.weight")
-        weight = w[f"{at}{ATTENTION}qkv.weight"]
-        queries, others = weight.split([len(weight) // 3, 2 * len(weight) // 3])
-        q = F.linear(y[:, lead:], queries).unflatten(-1, (1, self.heads, self.head))
-        k, v = F.linear(y, others).unflatten(-1, (2, self.heads, self.head)).split(1, dim=2)
-        q = self._placed(q, w[f"{at}{ATTENTION}q_norm.weight"], cosine[:, lead:], sine[:, lead:])
-        k = self._placed(k, w[f"{at}{ATTENTION}k_norm.weight"], cosine, sine)
+        weight, bias = w[f"{at}{ATTENTION}qkv.weight"], w.get(f"{at}{ATTENTION}qkv.bias")
+        parts = [len(weight) // 3, 2 * len(weight) // 3]
+        query_bias, other_bias = (None, None) if bias is None else bias.split(parts)
+        queries, others = weight.split(parts)
+        q = F.linear(y[:, lead:], queries, query_bias).unflatten(-1, (1, self.heads, self.head))
+        k, v = F.linear(y, others, other_bias).unflatten(-1, (2, self.heads, self.head)).split(1, dim=2)
+        q = self._placed(q, w.get(f"{at}{ATTENTION}q_norm.weight"), cosine[:, lead:], sine[:, lead:])
+        k = self._placed(k, w.get(f"{at}{ATTENTION}k_norm.weight"), cosine, sine)
         q, k, v = (part[:, :, 0].transpose(1, 2) for part in (q, k, v))
         x = both[:, lead:] + self.product(attend(q, k, v, mask[:, :, lead:]), f"{at}{ATTENTION}o_proj")
         x = self._fed_forward(x, at)
@@ -286,7 +327,8 @@ class TinyNet:
         y = self._norm(x, f"{at}input_layernorm.weight")
         qkv = self.product(y, f"{at}{ATTENTION}qkv").view(batch, length, 3, self.heads, self.head)
         qk, v = qkv.split([2, 1], dim=2)
-        scale = torch.stack([w[f"{at}{ATTENTION}{part}_norm.weight"] for part in "qk"])[:, None]
+        names = [f"{at}{ATTENTION}{part}_norm.weight" for part in "qk"]
+        scale = None if self.windowed else torch.stack([w[name] for name in names])[:, None]
         qk = self._placed(qk, scale, cosine, sine)
         q, k, v = torch.cat([qk, v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
         if cache is not None:
@@ -297,9 +339,11 @@ class TinyNet:
         x = x + self.product(attend(q, k, v, mask), f"{at}{ATTENTION}o_proj")
         return self._fed_forward(x, at)
 
-    def _placed(self, x: Tensor, scale: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """Norms queries or keys (B, L, n, heads, head), and rotates them by their positions."""
-        return rotate(F.rms_norm(x, (self.head,), eps=self.text["rms_norm_eps"]) * scale, cosine, sine)
+    def _placed(self, x: Tensor, scale: Tensor | None, cosine: Tensor, sine: Tensor) -> Tensor:
+        """Norms queries or keys (B, L, n, heads, head) if there is a scale, and rotates them by their positions."""
+        if scale is not None:
+            x = F.rms_norm(x, (self.head,), eps=self.text["rms_norm_eps"]) * scale
+        return rotate(x, cosine, sine)
 
     def _fed_forward(self, x: Tensor, at: str) -> Tensor:
         y = self.product(self._norm(x, f"{at}post_attention_layernorm.weight"), f"{at}{MLP}gate_up")
@@ -330,8 +374,7 @@ class TinyNet:
         return F.rms_norm(x, (x.shape[-1],), self.leaves[name], self.text["rms_norm_eps"])
 
     def _turns(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Makes the rotations (B, L, 1, 1, head) of multi-axis positions: frequencies 1, 4, ... by row, 2, 5, ... by
-        column."""
+        """Makes the rotations (B, L, 1, 1, head) of multi-axis positions."""
         cosine, sine, axis = self._tables
         if int(positions.max()) >= len(cosine):
             cosine, sine, axis = self._tables = self._text_tables(2 * int(positions.max()))
@@ -342,27 +385,49 @@ class TinyNet:
     def _text_tables(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
         rope = self.text["rope_parameters"]
         half = self.head // 2
-        axis = torch.zeros(half, dtype=torch.long)
-        for dimension in (1, 2):
-            axis[dimension : 3 * rope["mrope_section"][dimension] : 3] = dimension
+        if rope.get("mrope_interleaved"):  # frequencies 1, 4, ... by row, 2, 5, ... by column
+            axis = torch.zeros(half, dtype=torch.long)
+            for dimension in (1, 2):
+                axis[dimension : 3 * rope["mrope_section"][dimension] : 3] = dimension
+        else:
+            axis = torch.arange(3).repeat_interleave(torch.tensor(rope["mrope_section"]))
         rates = rope["rope_theta"] ** -(torch.arange(half) / half)
         angles = torch.arange(length)[:, None] * rates
         return angles.cos().to(self.dtype), angles.sin().to(self.dtype), axis
 
-    def _grid(self, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
-        """Computes a grid's matrix that interpolates the position table at its patches, and the rotations of its
-        patches."""
+    def _grid(self, grid: Grid) -> _GridTables:
         if grid not in self._grids:
             rows, columns = block_order(grid, self.vision["spatial_merge_size"])
-            side = math.isqrt(self.vision["num_position_embeddings"])
-            spread = _bilinear(rows, grid.rows, side)[:, :, None] * _bilinear(columns, grid.columns, side)[:, None]
+            spread = mask = None
+            if self.windowed:
+                places = torch.stack([torch.ones_like(rows), rows, columns], dim=1).float()
+                inside, rows, columns = self._into_windows(places[None], grid).unbind(-1)
+                mask = None if inside.all() else torch.where(inside > 0, 0.0, HIDDEN).to(self.dtype)[:, None, None]
+            else:
+                side = math.isqrt(self.vision["num_position_embeddings"])
+                spread = _bilinear(rows, grid.rows, side)[:, :, None] * _bilinear(columns, grid.columns, side)[:, None]
+                spread = spread.flatten(1).to(self.dtype)
             head = self.vision["hidden_size"] // self.vision["num_heads"]
             theta = (self.vision.get("rope_parameters") or {}).get("rope_theta", 10000.0)
             rates = theta ** -(torch.arange(0, head // 2, 2) / (head // 2))
+            if self.windowed:  # only distances within a window count, and all windows have those of the first
+                rows, columns = rows[0], columns[0]
             angles = torch.cat([rows[:, None] * rates, columns[:, None] * rates], dim=1)
             cosine, sine = turns(angles.cos().to(self.dtype), angles.sin().to(self.dtype))
-            self._grids[grid] = (spread.flatten(1).to(self.dtype), cosine, sine)
+            self._grids[grid] = _GridTables(spread, cosine, sine, mask)
         return self._grids[grid]
+
+
+class _GridTables(NamedTuple):
+    """Tables of a grid of patches."""
+
+    spread: Tensor | None
+    """(patches, positions): interpolates the position table, if there is one."""
+    cosine: Tensor
+    """Rotations of the patches or, with windows, of the patches of a window."""
+    sine: Tensor
+    mask: Tensor | None
+    """(windows, 1, 1, patches of a window): hides the padding of windows; None without padding."""
 
 
 class _Rotate(torch.autograd.Function):

@@ -10,9 +10,11 @@ from schemas.config.hub import SMALL, hub_model, snapshot_of
 from schemas.config.section import Count, Positive, ReadIf, Section, Whole
 from schemas.context import ContextRule
 
-TEXT_HEAD, VISION_HEAD = 32, 64
-"""Widths of an attention head of the small policy's text stack and of its vision tower. The tower has few heads,
-because each head computes a costly softmax over all patches."""
+TEXT_HEAD, VISION_HEAD, WINDOW_HEAD = 32, 64, 16
+"""Widths of an attention head of the small policy's text stack, of its vision tower, and of a vision tower with
+windows. A tower without windows has few heads, because each head computes a costly softmax over all patches."""
+SIZES = ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge", "window")
+"""Keys of the small policy's sizes."""
 OURS = {
     "model", "messages", "seed", "n", "stream", "max_tokens", "max_completion_tokens", "logprobs", "top_logprobs",
     "return_token_ids", "generation_config", "temperature", "top_p", "top_k", "min_p", "repetition_penalty",
@@ -129,7 +131,7 @@ class PolicyConfig(Section):
     """The vision-language policy."""
 
     read_if = (
-        ReadIf("policy.base", ("tiny",), ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")),
+        ReadIf("policy.base", ("tiny",), SIZES),
         ReadIf("policy.context", ("slide",), ("history_images", "history_turns", "older")),
         ReadIf("policy.context", ("fold",), ("live_images", "fold_images")),
     )
@@ -200,14 +202,18 @@ class PolicyConfig(Section):
     """Width of the small policy's text stack: a multiple of 32, the width of an attention head."""
     layers: Count = 2
     """Layers of the small policy's text stack."""
-    vision_hidden: Annotated[int, Field(ge=VISION_HEAD, multiple_of=VISION_HEAD)] = 128
-    """Width of the small policy's vision tower: a multiple of 64, the width of an attention head."""
+    vision_hidden: Annotated[int, Field(ge=WINDOW_HEAD, multiple_of=WINDOW_HEAD)] = 128
+    """Width of the small policy's vision tower: a multiple of 64, the width of an attention head; of 16 with
+    `window`."""
     vision_layers: Count = 2
     """Layers of the small policy's vision tower."""
     patch: Count = 16
     """Side of a patch, in pixels."""
     merge: Count = 2
     """Patches along each side of an image token; a token covers `merge` x `merge` patches."""
+    window: Whole = 0
+    """Side in pixels of the windows within which patches attend: whole image tokens, which makes a small Qwen2.5-VL.
+    With 0, patches attend to the whole screen, as in Qwen3-VL."""
 
     @property
     def folder(self) -> Path:
@@ -241,6 +247,11 @@ class PolicyConfig(Section):
         if self.context == "fold":
             return ContextRule(self.live_images, self.fold_images, folds=True)
         return ContextRule(self.history_images)
+
+    @model_validator(mode="after")
+    def _has_heads(self) -> "PolicyConfig":
+        check_tower(self.vision_hidden, self.patch * self.merge, self.window)
+        return self
 
     @model_validator(mode="after")
     def _each_tool_once(self) -> "PolicyConfig":
@@ -281,3 +292,24 @@ class PolicyConfig(Section):
                 f"policy.options is set, and policy.backend is {self.backend}: only your own backend has options"
             )
         return self
+
+
+def check_tower(vision_hidden: int, token: int, window: int) -> None:
+    """Checks the sizes of a small policy's vision tower.
+
+    Args:
+        vision_hidden: width of the tower.
+        token: side of an image token in pixels.
+        window: side of a window in pixels; 0 for none.
+
+    Raises:
+        ValueError: a size does not fit.
+    """
+    if not window and vision_hidden % VISION_HEAD:
+        raise ValueError(
+            f"vision_hidden is {vision_hidden}, no multiple of {VISION_HEAD}: take a multiple, or set window"
+        )
+    if window % token:
+        raise ValueError(
+            f"window is {window}, no multiple of patch x merge, {token}: take {max(1, round(window / token)) * token}"
+        )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from schemas.config.operations import Launch, MachinesConfig
-from schemas.config.policy import TEXT_HEAD, VISION_HEAD
+from schemas.config.policy import TEXT_HEAD, WINDOW_HEAD, check_tower
 from schemas.config.section import Count, Positive, ReadIf, Section, Share, Whole
 from schemas.registry import Registry, seam
 
@@ -354,18 +354,24 @@ class PretrainConfig(StepSection):
     """Width of the text stack."""
     layers: Count = 2
     """Layers of the text stack."""
-    vision_hidden: Annotated[int, Field(ge=VISION_HEAD, multiple_of=VISION_HEAD)] = 128
-    """Width of the vision tower."""
+    vision_hidden: Annotated[int, Field(ge=WINDOW_HEAD, multiple_of=WINDOW_HEAD)] = 16
+    """Width of the vision tower: a multiple of 16; of 64 if `window` is 0."""
     vision_layers: Count = 1
     """Layers of the vision tower."""
-    patch: Annotated[int, Field(ge=8, multiple_of=8)] = 16
-    """Side of a patch in pixels; 8 or a multiple."""
-    merge: Count = 1
-    """Patches along each side of an image token."""
+    patch: Annotated[int, Field(ge=4, multiple_of=4)] = 4
+    """Side of a patch in pixels; 4 or a multiple."""
+    merge: Count = 4
+    """Patches along each side of an image token, which covers a multiple of 8 pixels."""
+    window: Whole = 32
+    """Side in pixels of the windows within which patches attend: whole image tokens. With 0, patches attend to the
+    whole screen."""
 
     @model_validator(mode="after")
     def _makes_grids(self) -> "PretrainConfig":
         block = self.patch * self.merge
+        check_tower(self.vision_hidden, block, self.window)
+        if block % 8:
+            raise ValueError(f"patch x merge is {block}, no multiple of 8: take patch=4 and merge=4")
         for key in ("crop_width", "crop_height"):
             if getattr(self, key) % block:
                 raise ValueError(

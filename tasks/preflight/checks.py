@@ -24,6 +24,7 @@ from environments.workers.build import MODULES
 from models.judges.registry import GATE
 from models.tiny.layout import read_config
 from schemas.config import Config
+from schemas.config.policy import SIZES
 from schemas.failure import FlywheelError, Probe, UsageError
 from schemas.registry import options_of
 from schemas.tables.policy import PolicyVersion
@@ -172,8 +173,6 @@ def _available(config: Config, name: str, configured: bool) -> Available:
         return Available(name, kind, configured, False, str(error), None, None)
 
 
-SHAPE = ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")
-"""Keys of `policy` for the shape of the small policy, which is fixed in a lake."""
 LEARNT = ("base", "dialect")
 """Keys of `policy` for the origin of the weights and the trained output format."""
 UNNAMED = {"qwen2_5_vl": "pixels"}
@@ -194,7 +193,7 @@ def require_descent(config: Config, lake: Lake) -> None:
         return
     made = json.loads(origin.config)["policy"]
     asked = config.policy.model_dump(mode="json")
-    keys = LEARNT + (SHAPE if origin.kind == "initial" and made["base"] == "tiny" else ())
+    keys = LEARNT + (SIZES if origin.kind == "initial" and made["base"] == "tiny" else ())
     for key in keys:
         if key in made and made[key] != asked[key]:
             name = origin.policy_version

@@ -21,6 +21,7 @@ from learning.data.pages import PageSample, write_pages
 from learning.job import Job, TrainerReport, sweep
 from models.tiny.layout import parts_of
 from schemas.config import Config
+from schemas.config.policy import SIZES
 from schemas.config.training import PretrainConfig
 from schemas.failure import UsageError
 from schemas.observation import elements_of
@@ -164,8 +165,7 @@ def _without_names(text: str) -> str:
 
 def _shaped(config: Config) -> Any:
     """Return the policy's config with the sizes of the base."""
-    names = ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")
-    return config.policy.model_copy(update=config.train.pretrain.model_dump(include=set(names)))
+    return config.policy.model_copy(update=config.train.pretrain.model_dump(include=set(SIZES)))
 
 
 def _parameters(config: Config) -> int:

@@ -275,7 +275,7 @@ class PageBatcher(ReplyTokens):
             made.setdefault((grid, 1 + pair), []).append(member)
         pieces: list[PageBatch] = []
         for (grid, screens), members in sorted(made.items()):
-            most = max(1, MAX_TOKENS // (grid.rows * grid.columns * screens))
+            most = max(1, MAX_TOKENS * self._merge**2 // (grid.rows * grid.columns * screens))
             pieces += [self._laid(grid, members[at : at + most]) for at in range(0, len(members), most)]
         return pieces
 

@@ -118,8 +118,8 @@ def test_plain_transformers_reads_a_base_with_the_same_logits_and_the_policy_act
     train(plan)
     stock = AutoModelForImageTextToText.from_pretrained(plan.out, dtype=torch.float32)
     net = TinyNet.load(plan.out, torch.float32)
-    grid, count = Grid(4, 6), 24
-    patches = torch.randn(1, count, 768, generator=torch.Generator().manual_seed(0))
+    grid, count = Grid(16, 24), 24
+    patches = torch.randn(1, 16 * 24, 3 * 4 * 4, generator=torch.Generator().manual_seed(0))
     text = torch.tensor([[*read_tokenizer(plan.out).encode('Check "kalo".').ids]])
     packed = pack([text.tolist()], (4, 6), 1, 0)
     hidden, _, _ = net.read_after(
@@ -128,7 +128,7 @@ def test_plain_transformers_reads_a_base_with_the_same_logits_and_the_policy_act
     ids = torch.cat([torch.full((1, count), net.image_token), text], dim=1)
     kinds = (ids == net.image_token).int()
     expected = stock(
-        input_ids=ids, pixel_values=patches[0], image_grid_thw=torch.tensor([[1, 4, 6]]), mm_token_type_ids=kinds
+        input_ids=ids, pixel_values=patches[0], image_grid_thw=torch.tensor([[1, 16, 24]]), mm_token_type_ids=kinds
     ).logits[:, count:]
     torch.testing.assert_close(net.logits(hidden)[:, : text.shape[1]], expected, rtol=1e-3, atol=1e-3)
     made, pngs = samples(1)

@@ -20,13 +20,14 @@ from schemas.failure import CheckpointError
 from schemas.observation import Observation, PastStep
 
 CONFIG = PolicyConfig(hidden=64, layers=2, vision_hidden=64, vision_layers=2, max_new_tokens=6)
+WINDOWS = CONFIG.model_copy(update={"vision_hidden": 32, "patch": 4, "merge": 4, "window": 32})
 TEXTS = [f'Click on the "{name}" button.' for name in ("ok", "no", "go") for _ in range(8)]
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[CONFIG, WINDOWS], ids=["whole screen", "windows"])
+def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("policy") / "tiny"
-    build_tiny(CONFIG, TEXTS, 0, out)
+    build_tiny(request.param, TEXTS, 0, out)
     return out
 
 
@@ -43,16 +44,18 @@ def context(number: int, size: tuple[int, int] = (96, 64)) -> Context:
     return Context(TEXTS[number], turns, screen(number, size), number)
 
 
-def test_logits_equal_those_of_plain_transformers(directory: Path) -> None:
+@pytest.mark.parametrize("blocks", [(2, 3), (1, 1), (4, 6), (5, 3)])
+def test_logits_equal_those_of_plain_transformers(directory: Path, blocks: tuple[int, int]) -> None:
     from transformers import AutoModelForImageTextToText
 
     stock = AutoModelForImageTextToText.from_pretrained(directory, dtype=torch.float32)
     net = TinyNet.load(directory, torch.float32)
-    rows, columns, image = 4, 6, net.image_token
+    merge, patch = net.vision["spatial_merge_size"], net.vision["patch_size"]
+    rows, columns, tokens, image = blocks[0] * merge, blocks[1] * merge, blocks[0] * blocks[1], net.image_token
     torch.manual_seed(0)
-    patches = torch.randn(2, rows * columns, 768)
+    patches = torch.randn(2, rows * columns, 3 * patch**2)
     words = torch.randint(300, 600, (2, 16))
-    ids = torch.cat([torch.full((2, rows * columns // 4), image), words], dim=1)
+    ids = torch.cat([torch.full((2, tokens), image), words], dim=1)
     expected = stock(
         input_ids=ids,
         attention_mask=torch.ones_like(ids),
@@ -60,13 +63,21 @@ def test_logits_equal_those_of_plain_transformers(directory: Path) -> None:
         pixel_values=patches.flatten(0, 1),
         image_grid_thw=torch.tensor([[1, rows, columns]] * 2),
     ).logits
-    packed = pack([[row] for row in words.tolist()], (rows // 2, columns // 2), 1, 0)
-    x = torch.cat([net.see(patches, Grid(rows, columns)), net.embed(packed.tokens)], dim=1)
-    actual = net.logits(net.read(x, packed.positions, visible(packed.segments, net.dtype)))
+    packed = pack([[row] for row in words.tolist()], blocks, 1, 0)
+    seen, embedded, mask = (
+        net.see(patches, Grid(rows, columns)),
+        net.embed(packed.tokens),
+        visible(packed.segments, net.dtype),
+    )
+    actual = net.logits(net.read(torch.cat([seen, embedded], dim=1), packed.positions, mask))
     assert torch.allclose(actual, expected, atol=1e-4)
+    after, _, _ = net.read_after(seen, embedded, packed.positions, mask)
+    assert torch.allclose(net.logits(after), expected[:, tokens:], atol=1e-4)
 
 
-def test_the_fast_path_answers_as_generate_does(directory: Path) -> None:
+def test_the_fast_path_answers_as_generate_does(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("models.tiny.network", "models.serving.local"):  # random weights have near ties in bf16
+        monkeypatch.setattr(f"{module}.compute_dtype", lambda: torch.float32)
     contexts = [context(number) for number in range(3)]
     fast = VlmPolicy(directory, CONFIG).act(contexts)
     stock = VlmPolicy(directory, CONFIG.model_copy(update={"backend": "transformers"})).act(contexts)

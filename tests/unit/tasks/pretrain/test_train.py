@@ -101,18 +101,24 @@ def test_bases_that_are_another_model_or_miss_a_tensor_or_make_no_grid_are_refus
     whole = parent(tmp_path)
     check_base(with_base(whole), lake)
     with pytest.raises(UsageError, match="make no grid"):
-        check_base(with_base(whole, crop_width=240, patch=8, crop_height=200), lake)
+        check_base(with_base(whole, crop_height=200, patch=8, merge=1, window=0, vision_hidden=64), lake)
     broken = Path(shutil.copytree(whole, tmp_path / "broken"))
     weights = load_file(broken / "model.safetensors")
-    del weights["model.language_model.norm.weight"]
+    del weights["model.norm.weight"]
     save_file(weights, broken / "model.safetensors", {"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"language_model\.norm\.weight"):
+    with pytest.raises(CheckpointError, match=r"model\.norm\.weight"):
         check_base(with_base(broken), lake)
 
 
 def test_sizes_that_make_no_grid_or_too_large_a_policy_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="crop_width is 100, no multiple of patch x merge, 16"):
         config_of({**SUITE, "train": {"pretrain": {"crop_width": 100}}})
+    with pytest.raises(UsageError, match="window is 40, no multiple of patch x merge, 16: take 32"):
+        config_of({**SUITE, "train": {"pretrain": {"window": 40}}})
+    with pytest.raises(UsageError, match="vision_hidden is 16, no multiple of 64"):
+        config_of({**SUITE, "train": {"pretrain": {"window": 0}}})
+    with pytest.raises(UsageError, match="patch x merge is 4, no multiple of 8"):
+        config_of({**SUITE, "train": {"pretrain": {"merge": 1}}})
     with pytest.raises(UsageError, match="lower letters_steps"):
         config_of({**SUITE, "train": {"pretrain": {"steps": 10, "letters_steps": 10}}})
     config = lake_of(tmp_path)

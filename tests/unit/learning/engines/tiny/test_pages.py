@@ -57,7 +57,7 @@ def test_questions_packed_on_one_screen_have_the_logits_that_each_has_alone(fold
     assert int(segments.max()) > 4
     for number in range(1, int(segments.max()) + 1):
         ids = piece.packed.tokens[0, segments == number]
-        alone = pack([[ids.tolist()]], (piece.grid.rows, piece.grid.columns), 1, maker.pad)
+        alone = pack([[ids.tolist()]], (piece.grid.rows // 4, piece.grid.columns // 4), 1, maker.pad)
         text = torch.cat([seen[:1], net.embed(alone.tokens)], dim=1)
         hidden = net.read(text, alone.positions, visible(alone.segments, net.dtype))[:, seen.shape[1] :]
         torch.testing.assert_close(
@@ -75,7 +75,7 @@ def test_measured_answers_are_those_of_whole_forward_passes(folder: Path) -> Non
     for row, prompt in asked:
         written: list[int] = []
         while len(written) < 4:
-            alone = pack([[[*prompt, *written]]], (grid.rows, grid.columns), 1, maker.pad)
+            alone = pack([[[*prompt, *written]]], (grid.rows // 4, grid.columns // 4), 1, maker.pad)
             text = torch.cat([seen[row : row + 1], net.embed(alone.tokens)], dim=1)
             hidden = net.read(text, alone.positions, visible(alone.segments, net.dtype))
             written.append(int(net.logits(hidden[0, seen.shape[1] + len(prompt) + len(written) - 1]).argmax()))
@@ -119,12 +119,12 @@ def test_heads_look_at_the_screen_token_of_the_next_letter_and_of_the_element(fo
 
 def test_large_screens_are_cropped_with_the_questions_inside_and_whole_at_the_end(folder: Path) -> None:
     _, pieces, _ = one(folder, size=(200, 160), pairs=0.0)
-    assert {tuple(piece.grid) for piece in pieces} == {(4, 6)}
+    assert {tuple(piece.grid) for piece in pieces} == {(16, 24)}
     for piece in pieces:
         assert (piece.places <= 100).all()
         assert (piece.cells[:, 1] < 24).all() and (piece.gaze[:, 3] < 24).all()
     _, whole, _ = one(folder, size=(200, 160), position=1000, pairs=0.0, whole_share=0.5)
-    assert {tuple(piece.grid) for piece in whole} == {(10, 13)}
+    assert {tuple(piece.grid) for piece in whole} == {(40, 52)}
 
 
 def test_pairs_ask_for_the_change_and_for_the_action_behind_two_screens(folder: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_gradients_of_the_auxiliary_losses_reach_the_tower(folder: Path, kep
     without, once, twice = gradient(0.0), gradient(1.0), gradient(2.0)
     own = once - without
     assert float(own.norm()) > 0.01 * float(without.norm())
-    torch.testing.assert_close(twice - without, 2 * own, rtol=0.1, atol=0.05 * float(own.abs().max()))
+    torch.testing.assert_close(twice - without, 2 * own, rtol=0.1, atol=0.1 * float(own.abs().max()))
 
 
 def test_a_screen_of_the_first_steps_teaches_letters_alone(folder: Path) -> None:
