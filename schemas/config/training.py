@@ -354,7 +354,7 @@ class PretrainConfig(StepSection):
     """Width of the text stack."""
     layers: Count = 2
     """Layers of the text stack."""
-    vision_hidden: Annotated[int, Field(ge=WINDOW_HEAD, multiple_of=WINDOW_HEAD)] = 16
+    vision_hidden: Annotated[int, Field(ge=WINDOW_HEAD, multiple_of=WINDOW_HEAD)] = 32
     """Width of the vision tower: a multiple of 16; of 64 if `window` is 0."""
     vision_layers: Count = 1
     """Layers of the vision tower."""

@@ -19,7 +19,7 @@ from curation.perception.screen import RecognisedScreen
 from learning.algorithms.method import Schedule, method_of
 from learning.data.pages import PageSample, write_pages
 from learning.job import Job, TrainerReport, sweep
-from models.tiny.layout import parts_of
+from models.tiny.layout import is_windowed, parts_of, read_config
 from schemas.config import Config
 from schemas.config.policy import SIZES
 from schemas.config.training import PretrainConfig
@@ -309,8 +309,9 @@ def base_card(config: Config, recipe: PolicyRecipe, job: Job, metrics: Mapping[s
     """Write the model card of a base: its data, training, machine and measures."""
     pins = ", ".join(f"{table} {version}" for table, version in sorted(recipe.pins.items()))
     machine = f"{platform.machine()}, {metrics.get('processes', 1)} processes of {job.train.threads} threads"
+    kind = "Qwen2.5-VL" if is_windowed(read_config(job.parent)) else "Qwen3-VL"
     facts = {
-        "Architecture": f"Qwen3-VL of transformers, {metrics['parameters']:,} parameters",
+        "Architecture": f"{kind} of transformers, {metrics['parameters']:,} parameters",
         "Data": f"{metrics['screens']:,} screens of {metrics['pages']:,} generated pages; tables {pins}",
         "Training": f"{job.steps} steps of {job.train.batch} screens, learning rate {job.learning_rate:g}, "
         f"letters alone for {job.train.pretrain.letters_steps} steps",
