@@ -219,8 +219,9 @@ class Batcher(ReplyTokens):
         """Makes this rank's part of the batch of these samples, with shifts and questions by each sample's own seed.
 
         Rows are padded to the longest row of a part. So `learning.planning.balance.padded` forms parts with rows of
-        similar length, and fewer rows if they are long. A row has only its own screens, as in acting. So there is one
-        batch for each number of screens, and none if this rank gets no rows.
+        similar length, and fewer rows if they are long. A row has only its own screens, on the smallest grid that holds
+        them, as in acting. So there is one batch for each grid and number of screens, and none if this rank gets no
+        rows.
         """
         made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
         members = [index for index, (row, _) in enumerate(made) if row.supervised]
@@ -229,12 +230,13 @@ class Batcher(ReplyTokens):
             members = [members[place] for place in np.flatnonzero(plan == rank)]
         else:
             members = members[rank::world]
-        alike: dict[int, list[int]] = {}
+        alike: dict[tuple[Grid, int], list[int]] = {}
         for index in members:
-            alike.setdefault(len(made[index][1]), []).append(index)
+            _, shown = made[index]
+            alike.setdefault((self._grid(shown), len(shown)), []).append(index)
         return [
-            self._lay(*zip(*(made[index] for index in chosen), strict=True), members=tuple(chosen))
-            for _, chosen in sorted(alike.items())
+            self._lay(grid, *zip(*(made[index] for index in chosen), strict=True), members=tuple(chosen))
+            for (grid, _), chosen in sorted(alike.items())
         ]
 
     def tokens(self, sample: TrainSample, seed: tuple[int, ...]) -> int:
@@ -253,16 +255,22 @@ class Batcher(ReplyTokens):
 
     def _cost(self, row: BatchRow, shown: _Shown) -> int:
         """Counts a row's cost in tokens of text, including screens."""
-        grids = [grid_of(image.shape[0], image.shape[1], self._patch, self._merge) for image, _, _ in shown]
-        screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
+        grid = self._grid(shown)
+        screens = len(shown) * grid.rows * grid.columns * self._patch_cost
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
 
-    def _lay(self, rows: Sequence[BatchRow], shown: Sequence[_Shown], members: tuple[int, ...]) -> ForwardBatch:
+    def _grid(self, shown: _Shown) -> Grid:
+        """Finds the grid that holds all screens of a row."""
+        height, width = (max(image.shape[axis] for image, _, _ in shown) for axis in (0, 1))
+        return grid_of(height, width, self._patch, self._merge)
+
+    def _lay(
+        self, grid: Grid, rows: Sequence[BatchRow], shown: Sequence[_Shown], members: tuple[int, ...]
+    ) -> ForwardBatch:
         screens = len(shown[0])
-        flat = [item for images in shown for item in images]
-        height, width = (max(image.shape[axis] for image, _, _ in flat) for axis in (0, 1))
-        grid = grid_of(height, width, self._patch, self._merge)
-        canvases = [canvas_of(image, grid, self._patch, down, right) for image, down, right in flat]
+        canvases = [
+            canvas_of(image, grid, self._patch, down, right) for images in shown for image, down, right in images
+        ]
         marks = [(index, *mark) for index, row in enumerate(rows) for mark in row.supervised]
         index, column, target, place, weight = zip(*marks, strict=True)
         words = [

@@ -13,21 +13,21 @@ from models.tiny.generator import Int8Net, TinyModel
 from models.tiny.network import TinyNet
 from models.vlm import VlmPolicy
 from schemas.failure import UsageError
-from tests.unit.models.test_vlm import CONFIG, TEXTS, context
+from tests.unit.models.test_vlm import CONFIG, TEXTS, WINDOWS, context
 
 INT8 = CONFIG.model_copy(update={"precision": "int8"})
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[CONFIG, WINDOWS], ids=["whole screen", "windows"])
+def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("int8") / "tiny"
-    build_tiny(CONFIG, TEXTS, 0, out)
+    build_tiny(request.param, TEXTS, 0, out)
     return out
 
 
 def test_products_of_the_small_policy_are_rounded_and_close(directory: Path) -> None:
     full, rounded = TinyNet.load(directory, torch.float32), Int8Net.load(directory, torch.float32)
-    names = [name.removesuffix(".weight") for name in full.leaves if name.endswith(("qkv.weight", "linear_fc1.weight"))]
+    names = [name.removesuffix(".weight") for name in full.leaves if name.endswith(("qkv.weight", "linear_fc1.weight", "gate_up.weight"))]
     assert len(names) >= 4
     torch.manual_seed(0)
     for name in names:
