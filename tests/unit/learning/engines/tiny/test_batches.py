@@ -1,10 +1,12 @@
 """Batches: questions share a screen without seeing each other, and a moved screen moves what is said about it."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from learning.data.sample import TrainSample
 from learning.engines.tiny.batches import Batcher, ForwardBatch, outputs_of
@@ -140,6 +142,26 @@ def test_the_parts_of_all_ranks_are_the_batch_and_long_rows_stand_together(direc
     padded = [len(part.packed.lengths) * part.packed.tokens.shape[1] for part in parts]
     in_order = [-(-max(whole.packed.lengths[rank::3]) // 16) * 16 * 4 for rank in range(3)]
     assert max(padded) <= max(in_order)
+
+
+def test_a_small_screen_beside_a_large_one_is_trained_as_if_it_stood_alone(directory: Path) -> None:
+    made, pngs = samples(6)
+    large = Image.new("RGB", (4 * WIDTH, 3 * HEIGHT), "white")
+    large.paste(Image.open(io.BytesIO(pngs[made[0].screenshots[-1]])))
+    written = io.BytesIO()
+    large.save(written, "png")
+    pngs[made[0].screenshots[-1]] = written.getvalue()
+    maker, seeds = batcher(directory, pngs), [(0, index) for index in range(len(made))]
+    pieces = maker.batches(made, seeds)
+    alone = [maker.batches([sample], [seed])[0] for sample, seed in zip(made, seeds, strict=True)]
+    assert len({piece.grid for piece in pieces}) == 2
+    net = TinyNet.load(directory, torch.float32)
+    for piece in pieces:
+        logprobs = outputs_of(net, piece).logprobs
+        assert {alone[member].grid for member in piece.members} == {piece.grid}
+        assert len(logprobs) == sum(len(outputs_of(net, alone[member]).logprobs) for member in piece.members)
+        parts = [outputs_of(net, alone[member]).logprobs for member in piece.members]
+        torch.testing.assert_close(logprobs.sort()[0], torch.cat(parts).sort()[0], rtol=1e-3, atol=1e-4)
 
 
 def test_a_rank_that_is_left_without_samples_gets_no_batch(directory: Path) -> None:
