@@ -24,7 +24,7 @@ from environments.workers.build import MODULES
 from models.judges.registry import GATE
 from models.tiny.layout import read_config
 from schemas.config import Config
-from schemas.config.policy import SIZES
+from schemas.config.policy import SIZES, PolicyConfig
 from schemas.failure import FlywheelError, Probe, UsageError
 from schemas.registry import options_of
 from schemas.tables.policy import PolicyVersion
@@ -195,11 +195,12 @@ def require_descent(config: Config, lake: Lake) -> None:
     asked = config.policy.model_dump(mode="json")
     keys = LEARNT + (SIZES if origin.kind == "initial" and made["base"] == "tiny" else ())
     for key in keys:
-        if key in made and made[key] != asked[key]:
+        before = made.get(key, PolicyConfig.model_fields[key].default)  # an older release did not have the key
+        if before != asked[key]:
             name = origin.policy_version
             raise UsageError(
                 f"`policy.{key}={asked[key]}`: the champion of {lake.uri} descends from {name}, made with "
-                f"policy.{key}={made[key]}.",
+                f"policy.{key}={before}.",
                 f"{_own_config(origin, config)}Set a new `lake.uri`, or bring the other checkpoint in as a challenger: "
                 "`flywheel adopt DIR`.",
             )
