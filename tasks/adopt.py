@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from models.safe import SAFETENSORS, left_over, require_sound, weight_files, weights_of
-from models.tiny.layout import CRITIC, is_tiny, read_config
+from models.tiny.layout import CRITIC, is_tiny, read_config, sizes_in
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import UsageError
@@ -46,8 +46,9 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     if lake.count("policies", {"policy_version": version}):
         return version  # an earlier process copied the checkpoint and was killed
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{version}", files)
-    base = "tiny" if is_tiny(read_config(source)) else str(source)
-    made_by = config.model_copy(update={"policy": config.policy.model_copy(update={"base": base})})
+    found = read_config(source)
+    shape: dict[str, object] = {"base": "tiny", **sizes_in(found)} if is_tiny(found) else {"base": str(source)}
+    made_by = config.model_copy(update={"policy": config.policy.model_copy(update=shape)})
     now, kind = (last_iteration(lake), "adopted") if incumbent else (PREPARE, "initial")
     recipe = PolicyRecipe(version, "", now, {}, kind)
     register(lake, made_by, recipe, "adopted", checkpoint, {"directory": str(source)}, config.seed)

@@ -4,8 +4,9 @@ The module imports no `torch`, so that a checkpoint's kind can be read quickly.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from models.safe import PICKLES
 from models.weights import ADAPTER
@@ -14,6 +15,7 @@ from schemas.failure import CheckpointError
 if TYPE_CHECKING:
     from torch import Tensor
 
+T = TypeVar("T")
 CRITIC = "critic.safetensors"
 """File of a critic, in the folder of the weights: `transformers` reads no such file."""
 TRAINING = "training"
@@ -32,10 +34,10 @@ OWN = (
 )
 """Files that belong to a single checkpoint; a child checkpoint copies all other files."""
 VISION, TEXT = "model.visual.", "model.language_model."
-MERGER = (("norm", "linear_fc1", "linear_fc2"), ("ln_q", "mlp.0", "mlp.2"))
-"""Names of the merger's norm and matrices in Qwen3-VL and in Qwen2.5-VL."""
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
 ATTENTION, MLP = "self_attn.", "mlp."
+MERGERS = {"qwen3_vl": ("norm", "linear_fc1", "linear_fc2"), "qwen2_5_vl": ("ln_q", "mlp.0", "mlp.2")}
+"""Names of the merger's norm and matrices, by model type."""
 ACTIVATIONS = ("gelu_pytorch_tanh", "gelu", "relu", "silu")
 """Supported activations of the vision tower."""
 WINDOWED = "qwen2_5_vl"
@@ -62,9 +64,9 @@ def is_tiny(config: dict[str, Any]) -> bool:
     """Checks whether a `config.json` has an architecture that `models.tiny.network` runs: a small Qwen3-VL, or a small
     Qwen2.5-VL whose patches attend within windows only."""
     text, vision = config.get("text_config", {}), config.get("vision_config", {})
-    known = config.get("model_type") == "qwen3_vl" and not vision.get("deepstack_visual_indexes")
+    plain = config.get("model_type") == "qwen3_vl" and not vision.get("deepstack_visual_indexes")
     return (
-        (known or is_windowed(config))
+        (plain or is_windowed(config))
         and bool(config.get("tie_word_embeddings"))
         and text.get("num_key_value_heads") == text.get("num_attention_heads")
         and vision.get("temporal_patch_size") == 1
@@ -75,11 +77,27 @@ def is_tiny(config: dict[str, Any]) -> bool:
 def is_windowed(config: dict[str, Any]) -> bool:
     """Checks whether the patches of a Qwen2.5-VL attend within windows of whole image tokens, in every layer."""
     vision = config.get("vision_config", {})
-    return (
-        config.get("model_type") == WINDOWED
-        and vision.get("fullatt_block_indexes") == []
-        and vision.get("window_size", 0) >= vision["patch_size"] * vision["spatial_merge_size"]
-    )
+    sizes = [vision.get(name) for name in ("window_size", "patch_size", "spatial_merge_size")]
+    if config.get("model_type") != WINDOWED or vision.get("fullatt_block_indexes") != []:
+        return False
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        return False
+    window, patch, merge = sizes
+    return window >= patch * merge
+
+
+def sizes_in(config: dict[str, Any]) -> dict[str, int]:
+    """Returns the sizes of a small policy by the keys of the section `policy`."""
+    text, vision = config["text_config"], config["vision_config"]
+    return {
+        "hidden": text["hidden_size"],
+        "layers": text["num_hidden_layers"],
+        "vision_hidden": vision["hidden_size"],
+        "vision_layers": vision["depth"],
+        "patch": vision["patch_size"],
+        "merge": vision["spatial_merge_size"],
+        "window": vision["window_size"] if is_windowed(config) else 0,
+    }
 
 
 def head_width(text: dict[str, Any]) -> int:
@@ -133,7 +151,7 @@ def parts_of(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
         add_affine(f"{at}attn.proj", v, v)
         add_affine(f"{at}mlp.{'gate_up' if windowed else 'linear_fc1'}", vff, v)
         add_affine(f"{at}mlp.{'down_proj' if windowed else 'linear_fc2'}", v, vff)
-    norm, first, second = MERGER[windowed]
+    norm, first, second = MERGERS[config["model_type"]]
     add_norm(f"{VISION}merger.{norm}.weight", v)
     add_affine(f"{VISION}merger.{first}", merged, merged)
     add_affine(f"{VISION}merger.{second}", d, merged)
@@ -152,12 +170,15 @@ def parts_of(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
             add(f"{at}{ATTENTION}q_norm.weight", head)
             add(f"{at}{ATTENTION}k_norm.weight", head)
     add(f"{TEXT}norm.weight", d)
-    return {name: {_stored(part, windowed): shape for part, shape in found.items()} for name, found in parts.items()}
+    return {name: stored(config, found) for name, found in parts.items()}
 
 
-def _stored(name: str, windowed: bool) -> str:
-    """Returns the name of a tensor in the file: `transformers` writes a Qwen2.5-VL with its first release's names."""
-    return name.replace(VISION, "visual.").replace(TEXT, "model.") if windowed else name
+def stored(config: dict[str, Any], tensors: Mapping[str, T]) -> dict[str, T]:
+    """Names tensors as `transformers` writes them to a file, which for a Qwen2.5-VL are the names of its first
+    release."""
+    if not is_windowed(config):
+        return dict(tensors)
+    return {name.replace(VISION, "visual.").replace(TEXT, "model."): tensor for name, tensor in tensors.items()}
 
 
 def kind_of(name: str, parts: dict[str, tuple[int, ...]]) -> int:

@@ -32,7 +32,7 @@ from models.precision import compute_dtype
 from models.safe import weights_of
 from models.tiny.layout import (
     ATTENTION,
-    MERGER,
+    MERGERS,
     MLP,
     TEXT,
     VISION,
@@ -43,6 +43,7 @@ from models.tiny.layout import (
     kind_of,
     parts_of,
     read_config,
+    stored,
 )
 from schemas.failure import CheckpointError
 
@@ -140,6 +141,7 @@ class TinyNet:
         self.heads, self.head = self.text["num_attention_heads"], head_width(self.text)
         self.image_token: int = config["image_token_id"]
         parts = parts_of(config)
+        state = stored(config, state)
         check_state(parts, state)
         names = sorted(parts, key=lambda name: kind_of(name, parts[name]))
         fused = {name: torch.cat([state[part].to(dtype).flatten() for part in parts[name]]) for name in names}
@@ -218,14 +220,15 @@ class TinyNet:
             x = x + tables.spread @ w[f"{VISION}pos_embed.weight"]
         if self.windowed:
             x = self._into_windows(x, grid)
-        width = x.shape[-1]
+        width, mask = x.shape[-1], tables.mask
+        if mask is not None:
+            mask = mask.repeat(len(patches), 1, 1, 1)
         for layer in range(vision["depth"]):
             at = f"{VISION}blocks.{layer}."
             qkv = self.product(self._vision_norm(x, f"{at}norm1"), f"{at}attn.qkv")
             qk, v = qkv.unflatten(-1, (3, vision["num_heads"], -1)).split([2, 1], dim=2)
             qk = rotate(qk, tables.cosine, tables.sine)
             q, k, v = torch.cat([qk, v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
-            mask = None if tables.mask is None else tables.mask.repeat(len(x) // len(tables.mask), 1, 1, 1)
             x = x + self.product(attend(q, k, v, mask), f"{at}attn.proj")
             y = self._vision_norm(x, f"{at}norm2")
             if self.windowed:
@@ -233,7 +236,7 @@ class TinyNet:
                 x = x + self.product(activate(gate) * up, f"{at}{MLP}down_proj")
             else:
                 x = x + self.product(activate(self.product(y, f"{at}{MLP}linear_fc1")), f"{at}{MLP}linear_fc2")
-        norm, first, second = (f"{VISION}merger.{part}" for part in MERGER[self.windowed])
+        norm, first, second = (f"{VISION}merger.{part}" for part in MERGERS[self.config["model_type"]])
         x = self._vision_norm(x, norm)
         x = self._out_of_windows(x, grid) if self.windowed else x
         x = x.reshape(len(patches), -1, width * vision["spatial_merge_size"] ** 2)
@@ -245,27 +248,28 @@ class TinyNet:
             return F.rms_norm(x, weight.shape, weight, 1e-6)
         return F.layer_norm(x, weight.shape, weight, self.leaves[f"{name}.bias"], 1e-6)
 
-    def _windows(self, grid: Grid) -> tuple[int, int, int]:
-        """Computes rows and columns of a grid's windows, and a window's side in image tokens."""
+    def _windows(self, grid: Grid) -> tuple[int, int, int, int]:
+        """Computes rows and columns of a grid's windows, and height and width of a window in image tokens."""
         merge = self.vision["spatial_merge_size"]
         side = self.vision["window_size"] // merge // self.vision["patch_size"]
-        return -(-grid.rows // merge // side), -(-grid.columns // merge // side), side
+        high, wide = min(side, grid.rows // merge), min(side, grid.columns // merge)
+        return -(-grid.rows // merge // high), -(-grid.columns // merge // wide), high, wide
 
     def _into_windows(self, x: Tensor, grid: Grid) -> Tensor:
         """Orders patches (B, rows * columns, width) by window, (B * windows, patches of a window, width); windows at
         the right and lower edge are filled with zeros."""
-        merge, (down, across, side) = self.vision["spatial_merge_size"], self._windows(grid)
+        merge, (down, across, high, wide) = self.vision["spatial_merge_size"], self._windows(grid)
         rows, columns = grid.rows // merge, grid.columns // merge
         x = x.view(len(x), rows, columns, -1)
-        x = F.pad(x, (0, 0, 0, across * side - columns, 0, down * side - rows))
-        x = x.view(len(x), down, side, across, side, -1).transpose(2, 3)
-        return x.reshape(len(x) * down * across, side * side * merge**2, -1)
+        x = F.pad(x, (0, 0, 0, across * wide - columns, 0, down * high - rows))
+        x = x.view(len(x), down, high, across, wide, -1).transpose(2, 3)
+        return x.reshape(len(x) * down * across, high * wide * merge**2, -1)
 
     def _out_of_windows(self, x: Tensor, grid: Grid) -> Tensor:
         """Undoes `_into_windows`, (B, image tokens, patches of a token * width)."""
-        merge, (down, across, side) = self.vision["spatial_merge_size"], self._windows(grid)
-        x = x.view(-1, down, across, side, side, merge**2 * x.shape[-1]).transpose(2, 3)
-        x = x.reshape(len(x), down * side, across * side, -1)
+        merge, (down, across, high, wide) = self.vision["spatial_merge_size"], self._windows(grid)
+        x = x.view(-1, down, across, high, wide, merge**2 * x.shape[-1]).transpose(2, 3)
+        x = x.reshape(len(x), down * high, across * wide, -1)
         return x[:, : grid.rows // merge, : grid.columns // merge].flatten(1, 2)
 
     def read(self, x: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None) -> Tensor:

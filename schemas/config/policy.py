@@ -137,8 +137,9 @@ class PolicyConfig(Section):
     )
 
     base: Annotated[str, AfterValidator(os.path.expanduser)] = SMALL
-    """`tiny`: a small Qwen3-VL with random weights; else a Hugging Face image-text-to-text model: a directory, or a
-    name on the Hub, such as `Qwen/Qwen3-VL-4B-Instruct` or `Qwen/Qwen3-VL-4B-Instruct@REVISION`."""
+    """`tiny`: a small Qwen3-VL, or with `window` a small Qwen2.5-VL, with random weights; else a Hugging Face
+    image-text-to-text model: a directory, or a name on the Hub, such as `Qwen/Qwen3-VL-4B-Instruct` or
+    `Qwen/Qwen3-VL-4B-Instruct@REVISION`."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
     """Text format of actions (docs/families.md). A family without `box_v1` uses its own format for it."""
     context: Literal["slide", "fold"] = "slide"
@@ -307,7 +308,8 @@ def check_tower(vision_hidden: int, token: int, window: int) -> None:
     """
     if not window and vision_hidden % VISION_HEAD:
         raise ValueError(
-            f"vision_hidden is {vision_hidden}, no multiple of {VISION_HEAD}: take a multiple, or set window"
+            f"vision_hidden is {vision_hidden}, and without window it is a multiple of {VISION_HEAD}: take "
+            f"{max(1, round(vision_hidden / VISION_HEAD)) * VISION_HEAD}, or set window"
         )
     if window % token:
         raise ValueError(

@@ -369,6 +369,11 @@ class PretrainConfig(StepSection):
     @model_validator(mode="after")
     def _makes_grids(self) -> "PretrainConfig":
         block = self.patch * self.merge
+        if not self.window and self.patch < 8:
+            raise ValueError(
+                f"window is 0 and patch is {self.patch}, so every patch would attend to all of a large screen: take "
+                "patch=16, merge=1 and vision_hidden=128, or set window"
+            )
         check_tower(self.vision_hidden, block, self.window)
         if block % 8:
             raise ValueError(f"patch x merge is {block}, no multiple of 8: take patch=4 and merge=4")

@@ -53,7 +53,7 @@ PHRASES = (
 LONGEST = 40
 """Maximum characters of a text to read or of a name to point at."""
 MAX_TOKENS = 2560
-"""Maximum screen tokens in one forward pass; a larger screen is alone in its pass."""
+"""Maximum screen tokens, or without windows patches, in one forward pass; a larger screen is alone in its pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class PageBatcher(ReplyTokens):
         self._train, self._steps = train, steps
         self._settings: PretrainConfig = train.pretrain
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
-        self._dtype, self._pixels = net.dtype, PixelCache(pngs)
+        self._dtype, self._pixels, self._windowed = net.dtype, PixelCache(pngs), net.windowed
         self.block = self._patch * self._merge
         """Side of a screen token in pixels."""
 
@@ -275,7 +275,8 @@ class PageBatcher(ReplyTokens):
             made.setdefault((grid, 1 + pair), []).append(member)
         pieces: list[PageBatch] = []
         for (grid, screens), members in sorted(made.items()):
-            most = max(1, MAX_TOKENS * self._merge**2 // (grid.rows * grid.columns * screens))
+            counted = grid.rows * grid.columns * screens // (self._merge**2 if self._windowed else 1)
+            most = max(1, MAX_TOKENS // counted)
             pieces += [self._laid(grid, members[at : at + most]) for at in range(0, len(members), most)]
         return pieces
 

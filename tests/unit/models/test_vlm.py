@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image, ImageDraw
+from safetensors.torch import save_file
 
 from models.families.family import ModelFamily
 from models.policy import Context
 from models.tiny.build import build_tiny
 from models.tiny.generator import TinyModel, prompt_text
+from models.tiny.layout import is_tiny
 from models.tiny.network import Grid, TinyNet, pack, visible
 from models.vlm import VlmPolicy
 from schemas.config.policy import PolicyConfig
@@ -73,6 +75,34 @@ def test_logits_equal_those_of_plain_transformers(directory: Path, blocks: tuple
     assert torch.allclose(actual, expected, atol=1e-4)
     after, _, _ = net.read_after(seen, embedded, packed.positions, mask)
     assert torch.allclose(net.logits(after), expected[:, tokens:], atol=1e-4)
+
+
+def test_a_window_larger_than_the_screen_costs_no_more_than_the_screen(tmp_path: Path) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    build_tiny(WINDOWS.model_copy(update={"window": 1600}), TEXTS, 0, tmp_path / "tiny")
+    net = TinyNet.load(tmp_path / "tiny", torch.float32)
+    patches = torch.randn(2, 16 * 24, 48, generator=torch.Generator().manual_seed(0))
+    tower = AutoModelForImageTextToText.from_pretrained(tmp_path / "tiny", dtype=torch.float32).model.visual
+    found = tower(patches.flatten(0, 1), grid_thw=torch.tensor([[1, 16, 24]] * 2)).pooler_output
+    torch.testing.assert_close(net.see(patches, Grid(16, 24)).flatten(0, 1), found, rtol=1e-4, atol=1e-4)
+
+
+def test_both_releases_names_of_tensors_are_read(directory: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    other = Path(shutil.copytree(directory, tmp_path / "other"))
+    model = AutoModelForImageTextToText.from_pretrained(directory)
+    tensors = {name: tensor.clone() for name, tensor in model.state_dict().items() if not name.startswith("lm_head")}
+    save_file(tensors, other / "model.safetensors", {"format": "pt"})
+    assert torch.equal(TinyNet.load(other).flat, TinyNet.load(directory).flat)
+
+
+@pytest.mark.parametrize("broken", [{"window_size": None}, {"patch_size": "4"}, {"spatial_merge_size": 0}])
+def test_a_config_without_usable_windows_is_another_model(directory: Path, broken: dict[str, object]) -> None:
+    config = json.loads((directory / "config.json").read_text()) | {"model_type": "qwen2_5_vl"}
+    config["vision_config"] |= {"fullatt_block_indexes": [], "window_size": 32, **broken}
+    assert not is_tiny(config)
 
 
 def test_the_fast_path_answers_as_generate_does(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

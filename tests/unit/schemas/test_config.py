@@ -113,7 +113,7 @@ def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
         ),
         ("policy.hidden=97", r"`policy\.hidden`: .*multiple of 32.*got 97"),
         ("policy.hidden=0", r"`policy\.hidden`: must be at least 32.*got 0"),
-        ("policy.vision_hidden=96", "vision_hidden is 96, no multiple of 64"),
+        ("policy.vision_hidden=96", "vision_hidden is 96, and without window it is a multiple of 64: take 128"),
         ("train.learning_rate=Infinity", r"`train\.learning_rate`: .*finite number.*got inf"),
         ("train.learning_rate=inf", r"`train\.learning_rate`: .*finite number.*got 'inf'"),
         ("train.learning_rate=nan", r"`train\.learning_rate`: .*got 'nan'"),

@@ -27,7 +27,8 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 def test_products_of_the_small_policy_are_rounded_and_close(directory: Path) -> None:
     full, rounded = TinyNet.load(directory, torch.float32), Int8Net.load(directory, torch.float32)
-    names = [name.removesuffix(".weight") for name in full.leaves if name.endswith(("qkv.weight", "linear_fc1.weight", "gate_up.weight"))]
+    ends = ("qkv.weight", "linear_fc1.weight", "gate_up.weight")
+    names = [name.removesuffix(".weight") for name in full.leaves if name.endswith(ends)]
     assert len(names) >= 4
     torch.manual_seed(0)
     for name in names:

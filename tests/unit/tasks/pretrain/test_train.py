@@ -115,8 +115,10 @@ def test_sizes_that_make_no_grid_or_too_large_a_policy_are_refused(tmp_path: Pat
         config_of({**SUITE, "train": {"pretrain": {"crop_width": 100}}})
     with pytest.raises(UsageError, match="window is 40, no multiple of patch x merge, 16: take 32"):
         config_of({**SUITE, "train": {"pretrain": {"window": 40}}})
-    with pytest.raises(UsageError, match="vision_hidden is 16, no multiple of 64"):
+    with pytest.raises(UsageError, match=r"window is 0 and patch is 4.*take patch=16, merge=1 and vision_hidden=128"):
         config_of({**SUITE, "train": {"pretrain": {"window": 0}}})
+    with pytest.raises(UsageError, match="vision_hidden is 32, and without window it is a multiple of 64: take 64"):
+        config_of({**SUITE, "train": {"pretrain": {"window": 0, "patch": 16, "merge": 1}}})
     with pytest.raises(UsageError, match="patch x merge is 4, no multiple of 8"):
         config_of({**SUITE, "train": {"pretrain": {"merge": 1}}})
     with pytest.raises(UsageError, match="lower letters_steps"):
