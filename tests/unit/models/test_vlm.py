@@ -14,10 +14,10 @@ from models.families.family import ModelFamily
 from models.policy import Context
 from models.tiny.build import build_tiny
 from models.tiny.generator import TinyModel, prompt_text
-from models.tiny.layout import is_tiny
+from models.tiny.layout import is_tiny, sizes_in
 from models.tiny.network import Grid, TinyNet, pack, visible
 from models.vlm import VlmPolicy
-from schemas.config.policy import PolicyConfig
+from schemas.config.policy import SIZES, PolicyConfig
 from schemas.failure import CheckpointError
 from schemas.observation import Observation, PastStep
 
@@ -96,6 +96,11 @@ def test_both_releases_names_of_tensors_are_read(directory: Path, tmp_path: Path
     tensors = {name: tensor.clone() for name, tensor in model.state_dict().items() if not name.startswith("lm_head")}
     save_file(tensors, other / "model.safetensors", {"format": "pt"})
     assert torch.equal(TinyNet.load(other).flat, TinyNet.load(directory).flat)
+
+
+def test_the_sizes_of_a_small_policy_are_those_it_was_built_with(directory: Path) -> None:
+    found = sizes_in(json.loads((directory / "config.json").read_text()))
+    assert found in ({name: getattr(config, name) for name in SIZES} for config in (CONFIG, WINDOWS))
 
 
 @pytest.mark.parametrize("broken", [{"window_size": None}, {"patch_size": "4"}, {"spatial_merge_size": 0}])
