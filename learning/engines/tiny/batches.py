@@ -8,11 +8,13 @@ history, so that the network reads a place from the screen instead of rememberin
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -21,7 +23,7 @@ from learning.algorithms.losses import entropies, place_logprobs, token_logprobs
 from learning.data.documents import marked_sample, question_text
 from learning.data.sample import TrainSample
 from learning.engines.engine import Outputs
-from learning.planning.balance import BalanceCost, padded
+from learning.planning.balance import BalanceCost, longest_first, padded
 from models.families.dialects import format_reply
 from models.families.family import TinyFamily
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
@@ -121,6 +123,8 @@ PER_TOKEN = BalanceCost(linear=1, quadratic=0)
 SCREEN = (1000, 1000)
 """The small policy writes the same coordinates on a screen of any size."""
 _AXES = ("x", "y", "to_x", "to_y")
+Item = TypeVar("Item")
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -218,22 +222,20 @@ class Batcher(ReplyTokens):
     ) -> list[ForwardBatch]:
         """Makes this rank's part of the batch of these samples, with shifts and questions by each sample's own seed.
 
-        Rows are padded to the longest row of a part. So `learning.planning.balance.padded` forms parts with rows of
-        similar length, and fewer rows if they are long. A row has only its own screens, on the smallest grid that holds
-        them, as in acting. So there is one batch for each grid and number of screens, and none if this rank gets no
-        rows.
+        A row has only its own screens, on the smallest grid that holds them, as in acting. So there is one batch for
+        each grid and number of screens, and none if this rank gets no rows. Rows are padded to the longest row of a
+        batch.
         """
         made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
         members = [index for index, (row, _) in enumerate(made) if row.supervised]
+        kinds = {index: (self._grid(made[index][1]), len(made[index][1])) for index in members}
         if world > 1 and self._train.balance:
-            plan = padded([self._cost(*made[index]) for index in members], world, PER_TOKEN)
+            costs = [self._cost(*made[index]) for index in members]
+            plan = _fairest(costs, [kinds[index] for index in members], world)
             members = [members[place] for place in np.flatnonzero(plan == rank)]
         else:
             members = members[rank::world]
-        alike: dict[tuple[Grid, int], list[int]] = {}
-        for index in members:
-            _, shown = made[index]
-            alike.setdefault((self._grid(shown), len(shown)), []).append(index)
+        alike = groups_of(members, [kinds[index] for index in members])
         return [
             self._lay(grid, *zip(*(made[index] for index in chosen), strict=True), members=tuple(chosen))
             for (grid, _), chosen in sorted(alike.items())
@@ -378,6 +380,29 @@ class Batcher(ReplyTokens):
             text = self._family.write_actions(actions, SCREEN)
             parts.append(f"{START}{format_reply(past.thought, text)}{END}")
         return self._tokenizer.encode("".join([*parts, START])).ids
+
+
+def groups_of(rows: Sequence[Item], kinds: Sequence[Hashable]) -> dict[Any, list[Item]]:
+    """Groups rows by their kind."""
+    alike: dict[Any, list[Item]] = {}
+    for row, kind in zip(rows, kinds, strict=True):
+        alike.setdefault(kind, []).append(row)
+    return alike
+
+
+def _fairest(costs: Sequence[int], kinds: Sequence[Hashable], ranks: int) -> Ints:
+    """Assigns rows to ranks by the better of two plans, (n,).
+
+    Rows of one kind are one batch, padded to its longest row. So the plan for padded rows is best if all rows are of
+    one kind, and the plan by sums if they differ.
+    """
+
+    def slowest(plan: Ints) -> int:
+        parts = [np.flatnonzero(plan == rank) for rank in range(ranks)]
+        groups = [groups_of([costs[at] for at in part], [kinds[at] for at in part]) for part in parts]
+        return max(sum(len(group) * max(group) for group in found.values()) for found in groups)
+
+    return min(padded(costs, ranks, PER_TOKEN), longest_first(costs, ranks), key=slowest)
 
 
 QUESTION_WEIGHT = 1.0

@@ -144,13 +144,27 @@ def test_the_parts_of_all_ranks_are_the_batch_and_long_rows_stand_together(direc
     assert max(padded) <= max(in_order)
 
 
-def test_a_small_screen_beside_a_large_one_is_trained_as_if_it_stood_alone(directory: Path) -> None:
-    made, pngs = samples(6)
+def test_large_screens_are_spread_over_the_ranks(directory: Path) -> None:
+    made, pngs = samples(8)
+    for sha in {sample.screenshots[-1] for sample in made[:2]}:
+        pngs[sha] = enlarged(pngs[sha])
+    seeds = [(0, index) for index in range(8)]
+    parts = [batcher(directory, pngs).batches(made, seeds, rank, 2) for rank in range(2)]
+    largest = max(piece.grid for part in parts for piece in part)
+    assert [sum(piece.grid == largest for piece in part) for part in parts] == [1, 1]
+
+
+def enlarged(png: bytes) -> bytes:
     large = Image.new("RGB", (4 * WIDTH, 3 * HEIGHT), "white")
-    large.paste(Image.open(io.BytesIO(pngs[made[0].screenshots[-1]])))
+    large.paste(Image.open(io.BytesIO(png)))
     written = io.BytesIO()
     large.save(written, "png")
-    pngs[made[0].screenshots[-1]] = written.getvalue()
+    return written.getvalue()
+
+
+def test_a_small_screen_beside_a_large_one_is_trained_as_if_it_stood_alone(directory: Path) -> None:
+    made, pngs = samples(6)
+    pngs[made[0].screenshots[-1]] = enlarged(pngs[made[0].screenshots[-1]])
     maker, seeds = batcher(directory, pngs), [(0, index) for index in range(len(made))]
     pieces = maker.batches(made, seeds)
     alone = [maker.batches([sample], [seed])[0] for sample, seed in zip(made, seeds, strict=True)]
