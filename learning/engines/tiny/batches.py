@@ -398,7 +398,7 @@ def _fairest(costs: Sequence[int], kinds: Sequence[Hashable], ranks: int) -> Int
     """
 
     def slowest(plan: Ints) -> int:
-        parts = [np.flatnonzero(plan == rank) for rank in range(ranks)]
+        parts = [np.flatnonzero(plan == rank).tolist() for rank in range(ranks)]
         groups = [groups_of([costs[at] for at in part], [kinds[at] for at in part]) for part in parts]
         return max(sum(len(group) * max(group) for group in found.values()) for found in groups)
 
