@@ -16,7 +16,7 @@ from models.language_model import BACKENDS
 from models.policy import Context, Policy
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.policy import PolicyConfig
-from schemas.failure import ServerFailure
+from schemas.failure import ServerFailure, UsageError
 from schemas.observation import Observation
 from schemas.registry import options_of
 
@@ -122,9 +122,19 @@ def backend_of(config: PolicyConfig, directory: Path) -> str:
     """Chooses the backend for `policy.backend=auto`.
 
     It is a server if one is configured, else the small policy's network for its checkpoints, else `transformers`.
+
+    Raises:
+        UsageError: `transformers` cannot read the config's prompts of the small policy.
     """
     if config.acts_on_server:
         return "server"
+    small = is_tiny(read_config(directory)) if config.backend in ("auto", "transformers") else False
+    if config.backend == "transformers" and small and config.context_rule.live > 1:
+        raise UsageError(
+            "`policy.backend` is transformers, which takes adjacent screens for one, and a prompt of the small policy "
+            f"shows up to {config.context_rule.live} of them side by side.",
+            "Remove policy.backend, or set policy.history_images to 1.",
+        )
     if config.backend != "auto":
         return config.backend
-    return "tiny" if is_tiny(read_config(directory)) else "transformers"
+    return "tiny" if small else "transformers"

@@ -18,7 +18,7 @@ from models.tiny.layout import is_tiny, sizes_in
 from models.tiny.network import Grid, TinyNet, pack, visible
 from models.vlm import VlmPolicy
 from schemas.config.policy import SIZES, PolicyConfig
-from schemas.failure import CheckpointError
+from schemas.failure import CheckpointError, UsageError
 from schemas.observation import Observation, PastStep
 
 CONFIG = PolicyConfig(hidden=64, layers=2, vision_hidden=64, vision_layers=2, max_new_tokens=6)
@@ -75,6 +75,13 @@ def test_logits_equal_those_of_plain_transformers(directory: Path, blocks: tuple
     assert torch.allclose(actual, expected, atol=1e-4)
     after, _, _ = net.read_after(seen, embedded, packed.positions, mask)
     assert torch.allclose(net.logits(after), expected[:, tokens:], atol=1e-4)
+
+
+def test_transformers_does_not_run_the_small_policy_on_adjacent_screens(directory: Path) -> None:
+    for fields in ({"history_images": 2}, {"context": "fold", "live_images": 3, "fold_images": 2}):
+        config = PolicyConfig(backend="transformers", **fields)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"side by side.*set policy.history_images to 1"):
+            VlmPolicy(directory, config)
 
 
 def test_a_window_larger_than_the_screen_costs_no_more_than_the_screen(tmp_path: Path) -> None:
