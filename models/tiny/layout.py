@@ -146,6 +146,7 @@ def parts_of(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
         at = f"{VISION}blocks.{layer}."
         add_norm(f"{at}norm1.weight", v)
         add_norm(f"{at}norm2.weight", v)
+        # the file has one tensor for these three matrices
         parts[f"{at}attn.qkv.weight"] = {f"{at}attn.qkv.weight": (3 * v, v)}
         parts[f"{at}attn.qkv.bias"] = {f"{at}attn.qkv.bias": (3 * v,)}
         add_affine(f"{at}attn.proj", v, v)
