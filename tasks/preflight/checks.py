@@ -193,7 +193,8 @@ def require_descent(config: Config, lake: Lake) -> None:
         return
     made = json.loads(origin.config)["policy"]
     asked = config.policy.model_dump(mode="json")
-    keys = LEARNT + (SIZES if origin.kind == "initial" and made["base"] == "tiny" else ())
+    built = origin.kind == "initial" and origin.method != "adopted" and made["base"] == "tiny"
+    keys = LEARNT + (SIZES if built else ())  # an adopted policy has sizes of its own
     for key in keys:
         before = made.get(key, PolicyConfig.model_fields[key].default)  # an older release did not have the key
         if before != asked[key]:

@@ -1,5 +1,6 @@
 """A checkpoint from elsewhere becomes a challenger; a config of another policy than the lake's is refused."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,13 @@ from safetensors.torch import load_file, save_file
 from flows.flywheel import flywheel
 from flows.policies import adopt
 from models.random_vlm import build_random
+from models.tiny.build import build_tiny
 from schemas.config import Config
+from schemas.config.policy import SIZES
 from schemas.failure import CheckpointError, UsageError
 from storage.lake import Lake
+from tasks.adopt import adopt_checkpoint
+from tasks.preflight.checks import require_descent
 from tasks.promote.promote import roll_back
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
@@ -73,6 +78,24 @@ def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(tu
     subprocess.run([sys.executable, "-c", dying, lake.uri, str(given)], check=True)
     assert adopt(small, str(given)) == "adopted-0000"
     assert not list((tmp_path / "home" / "work" / lake.lake_id).glob("adopted-*"))
+
+
+@pytest.mark.parametrize("keys", [{"hidden": 64}, {"patch": 4, "merge": 4, "window": 32, "vision_hidden": 16}])
+def test_a_small_policy_of_other_sizes_is_adopted_with_them_and_run_by_any_config(
+    turned: Turned, tmp_path: Path, keys: dict[str, object]
+) -> None:
+    small = turned(0)
+    config = small.model_copy(update={"lake": small.lake.model_copy(update={"uri": str(tmp_path / "empty")})})
+    theirs = with_policy(config, **keys)
+    build_tiny(theirs.policy, ["Click it."] * 8, 0, tmp_path / "given")
+    version = adopt_checkpoint(config, str(tmp_path / "given"), None)
+    lake = Lake.open(config.lake)
+    recorded = json.loads(policy_row(lake, version).config)["policy"]
+    assert {name: recorded[name] for name in SIZES} == theirs.policy.model_dump(include=set(SIZES))
+    for one in (config, theirs):
+        require_descent(one, lake)
+    with pytest.raises(UsageError, match=r"policy\.dialect=point"):
+        require_descent(with_policy(config, dialect="point"), lake)
 
 
 @pytest.mark.slow

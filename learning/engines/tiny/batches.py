@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -23,7 +22,7 @@ from learning.algorithms.losses import entropies, place_logprobs, token_logprobs
 from learning.data.documents import marked_sample, question_text
 from learning.data.sample import TrainSample
 from learning.engines.engine import Outputs
-from learning.planning.balance import BalanceCost, longest_first, padded
+from learning.planning.balance import BalanceCost, Ints, longest_first, padded
 from models.families.dialects import format_reply
 from models.families.family import TinyFamily
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
@@ -124,7 +123,6 @@ SCREEN = (1000, 1000)
 """The small policy writes the same coordinates on a screen of any size."""
 _AXES = ("x", "y", "to_x", "to_y")
 Item = TypeVar("Item")
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -235,7 +233,7 @@ class Batcher(ReplyTokens):
             members = [members[place] for place in np.flatnonzero(plan == rank)]
         else:
             members = members[rank::world]
-        alike = groups_of(members, [kinds[index] for index in members])
+        alike = _groups_of(members, [kinds[index] for index in members])
         return [
             self._lay(grid, *zip(*(made[index] for index in chosen), strict=True), members=tuple(chosen))
             for (grid, _), chosen in sorted(alike.items())
@@ -382,7 +380,7 @@ class Batcher(ReplyTokens):
         return self._tokenizer.encode("".join([*parts, START])).ids
 
 
-def groups_of(rows: Sequence[Item], kinds: Sequence[Hashable]) -> dict[Any, list[Item]]:
+def _groups_of(rows: Sequence[Item], kinds: Sequence[Hashable]) -> dict[Any, list[Item]]:
     """Groups rows by their kind."""
     alike: dict[Any, list[Item]] = {}
     for row, kind in zip(rows, kinds, strict=True):
@@ -399,7 +397,7 @@ def _fairest(costs: Sequence[int], kinds: Sequence[Hashable], ranks: int) -> Int
 
     def slowest(plan: Ints) -> int:
         parts = [np.flatnonzero(plan == rank).tolist() for rank in range(ranks)]
-        groups = [groups_of([costs[at] for at in part], [kinds[at] for at in part]) for part in parts]
+        groups = [_groups_of([costs[at] for at in part], [kinds[at] for at in part]) for part in parts]
         return max(sum(len(group) * max(group) for group in found.values()) for found in groups)
 
     return min(padded(costs, ranks, PER_TOKEN), longest_first(costs, ranks), key=slowest)
