@@ -1,7 +1,8 @@
-"""Trains a base from rendered pages: imitates answers, knows the letter in each cell, and looks at the next one.
+"""Trains a base from rendered pages: imitates answers, knows the letter in each cell and the place of each screen
+token, and looks at the next letter.
 
-The letter head and the supervision of attention exist only in training. The checkpoints of the training hold the head,
-and the policy does not.
+The linear head for letters and places, and the supervision of attention, exist only in training. The checkpoints of the
+training hold the head, and the policy does not.
 """
 
 import math
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from learning.algorithms.method import DataSource, Method
 from learning.algorithms.objective import Objective
-from learning.data.pages import PageSample, read_pages
+from learning.data.pages import LARGEST, PageSample, read_pages
 from schemas.failure import CheckpointError
 
 if TYPE_CHECKING:  # a stage reads the record without loading torch
@@ -23,9 +24,10 @@ if TYPE_CHECKING:  # a stage reads the record without loading torch
 
 
 class BasePretraining(Objective):
-    """Computes the weighted sum of three losses, each a mean over a screen's targets, and the mean over the screens.
+    """Computes the weighted sum of four losses, each a mean over a screen's targets, and the mean over the screens.
 
-    The losses are the cross entropy of answers, of letters by a linear head on screen tokens, and of attention.
+    The losses are the cross entropy of answers, of letters by a linear head on screen tokens, of the row and column of
+    screen tokens by a linear head before the last text layer, and of attention.
 
     Raises:
         CheckpointError: the job trains another model than the small policy.
@@ -46,10 +48,11 @@ class BasePretraining(Objective):
         width = engine.net.text["hidden_size"]
         block = engine.net.vision["patch_size"] * engine.net.vision["spatial_merge_size"]
         cells = (block // CELL[0]) * (block // CELL[1])
-        drawn = torch.randn(cells * CLASSES, width, generator=torch.Generator().manual_seed(job.seed))
-        self._shape = (cells, CLASSES)
+        self._letters, self._places = (cells, CLASSES), tuple(-(-side // block) for side in LARGEST)
+        heads = cells * CLASSES + sum(self._places)
+        drawn = torch.randn(heads, width, generator=torch.Generator().manual_seed(job.seed))
         self._head = torch.cat([drawn / math.sqrt(width), torch.zeros(len(drawn), 1)], dim=1)
-        """(cells * classes, hidden + 1): weights, then the bias."""
+        """(cells * classes + columns + rows, hidden + 1): weights, then the bias."""
         self._head.requires_grad_().grad = torch.zeros_like(self._head)
         self._adam = Adam(self._head.detach(), 0.0)
         self._step, self._examined = 0, 0
@@ -66,7 +69,21 @@ class BasePretraining(Objective):
         """Computes the letter logits of screen tokens, (n, hidden) to (n, cells, classes)."""
         import torch.nn.functional as F
 
-        return F.linear(tokens.float(), self._head[:, :-1], self._head[:, -1]).unflatten(-1, self._shape)
+        head = self._head[: math.prod(self._letters)]
+        return F.linear(tokens.float(), head[:, :-1], head[:, -1]).unflatten(-1, self._letters)
+
+    def _place_loss(self, tokens: "Tensor", across: int) -> "Tensor":
+        """Computes the cross entropy of column and row, summed over screens, of their tokens (n, tokens, hidden)."""
+        import torch
+        import torch.nn.functional as F
+
+        head, at = self._head[math.prod(self._letters) :], torch.arange(tokens.shape[1])
+        logits = F.linear(F.rms_norm(tokens.float(), tokens.shape[-1:]), head[:, :-1], head[:, -1])
+        loss = logits.new_zeros(())
+        for part, place in zip(logits.split(self._places, dim=-1), (at % across, at // across), strict=True):
+            known = place.clamp(max=part.shape[-1] - 1).expand(len(tokens), -1)
+            loss = loss + F.cross_entropy(part.flatten(0, 1), known.flatten()) * len(tokens)
+        return loss
 
     @property
     def measurement(self) -> str:
@@ -90,6 +107,9 @@ class BasePretraining(Objective):
         loss = -(outputs.logprobs * outputs.weights).sum()
         if outputs.gaze is not None:
             loss = loss - self._settings.looking * (outputs.gaze * piece.gaze_weights).sum()
+        if outputs.known is not None and self._settings.places:
+            across = piece.grid.columns // self._tiny.net.vision["spatial_merge_size"]
+            loss = loss + self._settings.places * self._place_loss(outputs.known, across)
         if len(piece.cells):
             assert outputs.screens is not None
             screens, tokens, cells = piece.cells.unbind(1)
@@ -100,12 +120,12 @@ class BasePretraining(Objective):
         return loss / max(1, batch.targets)
 
     def zero(self) -> None:
-        """Clears the gradient of the letter head."""
+        """Clears the gradient of the head."""
         assert self._head.grad is not None
         self._head.grad.zero_()
 
     def update(self, rate: float) -> float:
-        """Makes one step of the letter head on the ranks' summed gradient."""
+        """Makes one step of the head on the ranks' summed gradient."""
         import torch
 
         assert self._head.grad is not None
@@ -128,9 +148,9 @@ class BasePretraining(Objective):
         return self.metrics(counts.cpu())
 
     def state(self) -> "State":
-        """Returns the letter head and its moments."""
+        """Returns the head and its moments."""
         parts = {"weight": self._head.detach(), "exp_avg": self._adam.mean, "exp_avg_sq": self._adam.square}
-        return {f"letters.{name}": part for name, part in parts.items()}
+        return {f"head.{name}": part for name, part in parts.items()}
 
     def restored(self, step: int) -> None:
         """Resumes at this step."""

@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from learning.data.files import FileRows, write_rows
 
+LARGEST = (1280, 800)
+"""Width and height in pixels of the largest screen of a base, for which its text stack has positions."""
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 

@@ -80,6 +80,8 @@ class Outputs:
     """() an additional loss term of the network; it is not reported."""
     screens: Tensor | None = None
     """(screens, tokens, width) encoded screens of a piece with questions about rendered pages."""
+    known: Tensor | None = None
+    """(screens, tokens, width) the same before the last text layer."""
     gaze: Tensor | None = None
     """(j,) log share of attention of the text tokens of such a piece at the places where they should look."""
 

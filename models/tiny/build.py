@@ -101,17 +101,15 @@ GRID_SIDE = 16
 SPREADS = (3.0, 10.0, 30.0)
 """Distances, in bins, over which coordinate tokens still resemble each other."""
 TEMPLATE = (
-    "{%- for message in messages -%}{%- for part in message.content if part.type == 'image' -%}"
-    + IMAGE
-    + "{%- endfor -%}{%- endfor -%}"
-    "{%- for message in messages if message.role != 'system' -%}"
+    "{%- for message in messages -%}{%- for part in message.content if part.type == 'image' -%}SCREEN{%- endfor -%}"
+    "{%- endfor -%}{%- for message in messages if message.role != 'system' -%}"
     "{%- if message.role == 'assistant' %}" + START + "{% endif -%}"
     "{%- for part in message.content if part.type == 'text' -%}{{ part.text }}{%- endfor -%}"
     "{%- if message.role == 'assistant' %}" + END + "{% endif -%}"
     "{%- endfor -%}{%- if add_generation_prompt %}" + START + "{% endif -%}"
 )
 """Chat template: screens first, so that several questions can share an encoded screen; then instruction and past
-steps."""
+steps. `SCREEN` is replaced by the tokens of a screen."""
 
 
 def build_tiny(
@@ -163,7 +161,8 @@ def build_tiny(
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.to(torch.bfloat16).save_pretrained(out)
-    PaddleOCRVLProcessor(images, tokenizer, chat_template=TEMPLATE).save_pretrained(out)
+    template = TEMPLATE.replace("SCREEN", f"{START}{IMAGE}" if config.window else IMAGE)
+    PaddleOCRVLProcessor(images, tokenizer, chat_template=template).save_pretrained(out)
 
 
 def sizes_of(config: PolicyConfig, vocabulary: int) -> dict[str, Any]:
@@ -209,19 +208,25 @@ def sizes_of(config: PolicyConfig, vocabulary: int) -> dict[str, Any]:
 def _architecture(config: PolicyConfig, tokenizer: Any) -> Any:
     from transformers import AutoConfig
 
-    quarter = TEXT_HEAD // 8
+    each, half = TEXT_HEAD // 8, TEXT_HEAD // 2
     sizes = sizes_of(config, len(tokenizer))
     sizes["text_config"] |= {
         **{f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")},
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": 10000.0,
-            "mrope_section": [TEXT_HEAD // 2 - 2 * quarter, quarter, quarter],
-            **({} if config.window else {"mrope_interleaved": True}),
+            # a Qwen2.5-VL has no other way to take the axes in turn, and in blocks its columns would turn too slowly
+            **(
+                {"mrope_section": [*[1] * (3 * each), half - 3 * each, 0, 0]}
+                if config.window
+                else {"mrope_section": [half - 2 * each, each, each], "mrope_interleaved": True}
+            ),
         },
     }
-    image = tokenizer.convert_tokens_to_ids(IMAGE)
-    return AutoConfig.for_model(**sizes, image_token_id=image, video_token_id=-1, tie_word_embeddings=True)
+    special = {"image_token_id": tokenizer.convert_tokens_to_ids(IMAGE), "video_token_id": -1}
+    if config.window:
+        special["vision_start_token_id"] = tokenizer.convert_tokens_to_ids(START)
+    return AutoConfig.for_model(**sizes, **special, tie_word_embeddings=True)
 
 
 def _initial(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:

@@ -26,7 +26,7 @@ from models.families.prompt import Message, screens_of
 from models.language_model import LanguageModel
 from models.sampling import choose
 from models.tiny.build import canvas_of, grid_of, patches_of, pixels_of
-from models.tiny.layout import read_config
+from models.tiny.layout import is_windowed, read_config
 from models.tiny.network import HIDDEN, Grid, TinyNet, pack, visible
 from models.tiny.tokens import END, IMAGE, PAD, START
 from schemas.config.policy import PolicyConfig
@@ -87,7 +87,7 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 
 def prompt_text(messages: Sequence[Message]) -> str:
-    """Writes a chat by the small policy's template, without the image tokens."""
+    """Writes a chat by the small policy's template, without its screens."""
     texts = []
     for message in messages:
         if message["role"] == "system":
@@ -107,6 +107,7 @@ class TinyPrompts:
     def __init__(self, directory: Path) -> None:
         config = read_config(directory)
         self._tokenizer, self._image = read_tokenizer(directory), int(config["image_token_id"])
+        self._start = [int(config["vision_start_token_id"])] if is_windowed(config) else []
         self._patch, self._merge = (int(config["vision_config"][name]) for name in ("patch_size", "spatial_merge_size"))
 
     def __call__(self, chat: Sequence[Message]) -> list[int]:
@@ -114,8 +115,8 @@ class TinyPrompts:
         screens = screens_of(list(chat))
         height, width = max(one.height for one in screens), max(one.width for one in screens)
         grid = grid_of(height, width, self._patch, self._merge)
-        images = grid.rows * grid.columns // self._merge**2 * len(screens)
-        return [self._image] * images + self._tokenizer.encode(prompt_text(chat)).ids
+        one = [*self._start, *[self._image] * (grid.rows * grid.columns // self._merge**2)]
+        return one * len(screens) + self._tokenizer.encode(prompt_text(chat)).ids
 
 
 class TinyModel(LanguageModel):
@@ -165,7 +166,7 @@ class TinyModel(LanguageModel):
         for (grid, count), members in groups.items():
             canvases = [canvas_of(image, grid, patch) for index in members for image in images[index]]
             seen = self.net.see(patches_of(canvases, patch, merge, self.net.dtype), grid)
-            seen = seen.reshape(len(members), -1, seen.shape[-1])
+            seen = self.net.lead(seen, len(members))
             made = self._decode(seen, [prompts[index] for index in members], grid, count, temperature, max_tokens)
             completions.update(zip(members, made, strict=True))
         return [completions[index] for index in range(len(prompts))]
@@ -174,7 +175,8 @@ class TinyModel(LanguageModel):
         self, seen: Tensor, prompts: list[EncodedPrompt], grid: Grid, screens: int, temperature: float, max_tokens: int
     ) -> list[Completion]:
         net, merge = self.net, self.net.vision["spatial_merge_size"]
-        packed = pack([[item.ids] for item in prompts], (grid.rows // merge, grid.columns // merge), screens, self.pad)
+        blocks = (grid.rows // merge, grid.columns // merge)
+        packed = pack([[item.ids] for item in prompts], blocks, screens, self.pad, net.starts)
         cache = net.new_cache(len(prompts), packed.segments.shape[1] + max_tokens)
         mask = visible(packed.segments, net.dtype)
         hidden = net.read(torch.cat([seen, net.embed(packed.tokens)], dim=1), packed.positions, mask, cache)

@@ -4,6 +4,7 @@ The module imports no `torch`, so that a checkpoint's kind can be read quickly.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -62,11 +63,11 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def is_tiny(config: dict[str, Any]) -> bool:
     """Checks whether a `config.json` has an architecture that `models.tiny.network` runs: a small Qwen3-VL, or a small
-    Qwen2.5-VL whose patches attend within windows only."""
+    Qwen2.5-VL whose patches attend within windows only, with a start token before each screen."""
     text, vision = config.get("text_config", {}), config.get("vision_config", {})
     plain = config.get("model_type") == "qwen3_vl" and not vision.get("deepstack_visual_indexes")
     return (
-        (plain or is_windowed(config))
+        (plain or (is_windowed(config) and config.get("vision_start_token_id", math.inf) < text.get("vocab_size", 0)))
         and bool(config.get("tie_word_embeddings"))
         and text.get("num_key_value_heads") == text.get("num_attention_heads")
         and vision.get("temporal_patch_size") == 1

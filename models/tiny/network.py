@@ -54,7 +54,7 @@ HIDDEN = -1e9
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """Rows of text, padded to one length L, after `lead` screen tokens."""
+    """Rows of text, padded to one length L, after `lead` tokens of screens."""
 
     tokens: Tensor
     """(B, L) ids."""
@@ -66,9 +66,12 @@ class PackedRows:
     """Text tokens per row."""
 
 
-def pack(rows: Sequence[Sequence[Sequence[int]]], blocks: tuple[int, int], screens: int, pad: int) -> PackedRows:
-    """Packs rows of questions (each a sequence of ids) after `screens` screens of (rows, columns) blocks each."""
-    lead_positions, start = _screen_positions(blocks, screens)
+def pack(
+    rows: Sequence[Sequence[Sequence[int]]], blocks: tuple[int, int], screens: int, pad: int, starts: int
+) -> PackedRows:
+    """Packs rows of questions (each a sequence of ids) after `screens` screens of (rows, columns) blocks each, and each
+    screen after `starts` tokens of text (`TinyNet.starts`)."""
+    lead_positions, start = _screen_positions(blocks, screens, starts)
     lead = lead_positions.shape[1]
     lengths = tuple(sum(map(len, row)) for row in rows)
     length = -(-max(lengths) // MULTIPLE) * MULTIPLE
@@ -94,12 +97,14 @@ def visible(segments: Tensor, dtype: torch.dtype, first: int = 0) -> Tensor:
     return torch.where(seen, 0.0, HIDDEN).to(dtype).unsqueeze(1)
 
 
-def _screen_positions(blocks: tuple[int, int], screens: int) -> tuple[Tensor, int]:
-    """Computes positions (3, screens * rows * columns) of the screens, and the position of the first text token."""
+def _screen_positions(blocks: tuple[int, int], screens: int, starts: int) -> tuple[Tensor, int]:
+    """Computes positions (3, screens * (starts + rows * columns)) of the screens, and the position of the first text
+    token."""
     rows, columns = blocks
-    step = max(blocks)
+    step = starts + max(blocks)
     grid = torch.stack(torch.meshgrid(torch.zeros(1).long(), torch.arange(rows), torch.arange(columns), indexing="ij"))
-    return torch.cat([grid.reshape(3, -1) + step * screen for screen in range(screens)], dim=1), step * screens
+    one = torch.cat([torch.arange(starts).expand(3, -1), grid.reshape(3, -1) + starts], dim=1)
+    return torch.cat([one + step * screen for screen in range(screens)], dim=1), step * screens
 
 
 class Grid(NamedTuple):
@@ -107,6 +112,19 @@ class Grid(NamedTuple):
 
     rows: int
     columns: int
+
+
+class TextRead(NamedTuple):
+    """Results of the text stack for the text after screens."""
+
+    hidden: Tensor
+    """(B, L, hidden), normed."""
+    queries: Tensor
+    """(B, heads, L, head) of the text, in the last layer."""
+    keys: Tensor
+    """(B, heads, S, head) of the screens, in the last layer."""
+    screens: Tensor
+    """(B, S, hidden) input of the last layer."""
 
 
 class Cache:
@@ -140,6 +158,9 @@ class TinyNet:
         self.windowed = is_windowed(config)
         self.heads, self.head = self.text["num_attention_heads"], head_width(self.text)
         self.image_token: int = config["image_token_id"]
+        self.starts = int(self.windowed)
+        """Number of text tokens before each screen. From one, tokens of a screen learn where on the screen they are,
+        if the vision tower does not tell them."""
         parts = parts_of(config)
         state = stored(config, state)
         check_state(parts, state)
@@ -242,6 +263,14 @@ class TinyNet:
         x = x.reshape(len(patches), -1, width * vision["spatial_merge_size"] ** 2)
         return self.product(F.gelu(self.product(x, first)), second)
 
+    def lead(self, screens: Tensor, rows: int) -> Tensor:
+        """Joins the screens of each row, each after its start token: (rows * n, tokens, hidden) to (rows, n * (`starts`
+        + tokens), hidden)."""
+        if self.starts:
+            start = self.embed(torch.tensor([self.config["vision_start_token_id"]]))
+            screens = torch.cat([start.expand(len(screens), 1, -1), screens], dim=1)
+        return screens.reshape(rows, -1, screens.shape[-1])
+
     def _vision_norm(self, x: Tensor, name: str) -> Tensor:
         weight = self.leaves[f"{name}.weight"]
         if self.windowed:
@@ -291,7 +320,7 @@ class TinyNet:
             cache.filled += positions.shape[2]
         return self._norm(x, f"{TEXT}norm.weight")
 
-    def read_after(self, seen: Tensor, x: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def read_after(self, seen: Tensor, x: Tensor, positions: Tensor, mask: Tensor) -> TextRead:
         """Runs the text stack on screens and text, of which only the text's results are computed.
 
         In the last layer, screens give keys and values only; the results equal those of `read`.
@@ -300,10 +329,6 @@ class TinyNet:
             seen: screens, (B, S, hidden).
             x: embedded text, (B, L, hidden).
             positions, mask: as in `read`, of screens and text, (3, B, S + L) and (B or 1, 1, S + L, S + L).
-
-        Returns:
-            Normed hidden states of the text, (B, L, hidden), and of the last layer the queries of the text, (B, heads,
-            L, head), and the keys of the screens, (B, heads, S, head).
         """
         w, lead, last = self.leaves, seen.shape[1], self.text["num_hidden_layers"] - 1
         cosine, sine = self._turns(positions)
@@ -323,7 +348,7 @@ class TinyNet:
         q, k, v = (part[:, :, 0].transpose(1, 2) for part in (q, k, v))
         x = both[:, lead:] + self.product(attend(q, k, v, mask[:, :, lead:]), f"{at}{ATTENTION}o_proj")
         x = self._fed_forward(x, at)
-        return self._norm(x, f"{TEXT}norm.weight"), q, k[:, :, :lead]
+        return TextRead(self._norm(x, f"{TEXT}norm.weight"), q, k[:, :, :lead], both[:, :lead])
 
     def _block(self, x: Tensor, layer: int, cosine: Tensor, sine: Tensor, mask: Tensor, cache: Cache | None) -> Tensor:
         w, (batch, length) = self.leaves, x.shape[:2]
@@ -394,7 +419,8 @@ class TinyNet:
             for dimension in (1, 2):
                 axis[dimension : 3 * rope["mrope_section"][dimension] : 3] = dimension
         else:
-            axis = torch.arange(3).repeat_interleave(torch.tensor(rope["mrope_section"]))
+            sections = torch.tensor(rope["mrope_section"])
+            axis = (torch.arange(len(sections)) % 3).repeat_interleave(sections)
         rates = rope["rope_theta"] ** -(torch.arange(half) / half)
         angles = torch.arange(length)[:, None] * rates
         return angles.cos().to(self.dtype), angles.sin().to(self.dtype), axis

@@ -335,9 +335,12 @@ class PretrainConfig(StepSection):
     """Share of the screens that are shown after the screen before them, with questions about the action between."""
     letters: Annotated[float, Field(ge=0.0)] = 1.0
     """Weight of the loss on the letter in each cell of 4 x 8 pixels; 0 for none."""
+    places: Annotated[float, Field(ge=0.0)] = 1.0
+    """Weight of the loss on the row and column of each screen token, before the last text layer; 0 for none. Without it
+    a base finds a name sooner than it learns to write the place."""
     looking: Annotated[float, Field(ge=0.0)] = 1.0
-    """Weight of the loss that makes heads of the last text layer look at the next letter or at the named element; 0 for
-    none."""
+    """Weight of the loss that makes heads of the last text layer look at the next letter to write, at the letters of a
+    name, and at the place to act on; 0 for none."""
     crop_width: Count = 256
     """Maximum width of a picture in pixels. Larger screens are cropped, with the questions inside the crop."""
     crop_height: Count = 224

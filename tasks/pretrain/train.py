@@ -17,7 +17,7 @@ from curation.perception.caption import captions
 from curation.perception.perceive import descriptions, questions
 from curation.perception.screen import RecognisedScreen
 from learning.algorithms.method import Schedule, method_of
-from learning.data.pages import PageSample, write_pages
+from learning.data.pages import LARGEST, PageSample, write_pages
 from learning.job import Job, TrainerReport, sweep
 from models.tiny.layout import is_windowed, parts_of, read_config
 from schemas.config import Config
@@ -41,8 +41,6 @@ from tasks.train.recorded import Recorder, keep_profile
 from tasks.train.train import digests_of
 
 MAX_PARAMETERS = 8_000_000
-LARGEST = (1280, 800)
-"""Largest screen in pixels, for which the text stack has positions."""
 FIXED_TOKENS = 1024
 """Upper limit of the tokens other than learned phrases."""
 READ = ("pages", "screenshots")

@@ -80,11 +80,11 @@ class ForwardBatch:
 
 def read_piece(net: TinyNet, piece: ForwardBatch) -> tuple[Tensor, Tensor]:
     """Computes the normed hidden states before targets, (n, hidden), and the screens, (rows, tokens, hidden)."""
-    seen = net.see(piece.patches, piece.grid)
-    seen = seen.reshape(piece.packed.tokens.shape[0], -1, seen.shape[-1])
-    x = torch.cat([seen, net.embed(piece.packed.tokens)], dim=1)
+    screens, rows = net.see(piece.patches, piece.grid), len(piece.packed.tokens)
+    lead = net.lead(screens, rows)
+    x = torch.cat([lead, net.embed(piece.packed.tokens)], dim=1)
     hidden = net.read(x, piece.packed.positions, visible(piece.packed.segments, net.dtype))
-    return hidden[piece.rows, piece.columns + seen.shape[1]], seen
+    return hidden[piece.rows, piece.columns + lead.shape[1]], screens.reshape(rows, -1, screens.shape[-1])
 
 
 def outputs_of(net: TinyNet, piece: ForwardBatch) -> Outputs:
@@ -211,7 +211,7 @@ class Batcher(ReplyTokens):
         super().__init__(tokenizer, policy)
         self._pngs, self._train = pngs, train
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
-        self._dtype = net.dtype
+        self._dtype, self._starts = net.dtype, net.starts
         self._pixels = PixelCache(pngs)
         self._patch_cost = 1 / self._merge**2 + net.vision_parameters / net.text_parameters
 
@@ -289,6 +289,7 @@ class Batcher(ReplyTokens):
                 (grid.rows // self._merge, grid.columns // self._merge),
                 screens,
                 self.pad,
+                self._starts,
             ),
             torch.tensor(index),
             torch.tensor(column),

@@ -60,7 +60,7 @@ class ReplyEncoder:
         self._checkpoint, self._policy = checkpoint, policy
         self._family = TinyFamily(policy)
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
-        self._dtype = net.dtype
+        self._dtype, self._starts = net.dtype, net.starts
         self._pixels = PixelCache(pngs)
         self._ids = lru_cache(maxsize=100_000)(lambda text: self._tokenizer.encode(text).ids)
         self._pad, self._end = (token_id(self._tokenizer, token) for token in (PAD, END))
@@ -137,7 +137,7 @@ class ReplyEncoder:
             patches,
             grid,
             screens,
-            pack(lines, (grid.rows // self._merge, grid.columns // self._merge), screens, self._pad),
+            pack(lines, (grid.rows // self._merge, grid.columns // self._merge), screens, self._pad, self._starts),
             rows,
             columns,
             targets,

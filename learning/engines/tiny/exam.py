@@ -101,14 +101,15 @@ def _together(
                 line = shown.read[number]
                 middle = ((line.box[0] + line.box[2]) / 2, line.middle)
                 texts.append((row, batcher.what(view, *middle), element.name, line))
-    found = answers(net, batcher, seen, grid, [(row, prompt) for row, prompt, *_ in points], 2)
+    lead = net.lead(seen, len(samples))
+    found = answers(net, batcher, lead, grid, [(row, prompt) for row, prompt, *_ in points], 2)
     for (_, _, element, line, view), answer in zip(points, found, strict=True):
         place = batcher.pixel(answer, view)
         left, top, right, bottom = element.box
         right_place = place is not None and left <= place[0] <= right and top <= place[1] <= bottom
         counts[POINTING, _class(line.font_px, TEXTS)] += torch.tensor([right_place, 1])
     longest = max((len(text) for _, _, text, _ in texts), default=0) + 6
-    found = answers(net, batcher, seen, grid, [(row, prompt) for row, prompt, *_ in texts], longest)
+    found = answers(net, batcher, lead, grid, [(row, prompt) for row, prompt, *_ in texts], longest)
     for (_, _, text, line), answer in zip(texts, found, strict=True):
         wrong = edits(batcher.quoted(answer), text)
         counts[READING, _class(line.font_px, TEXTS)] += torch.tensor([wrong, len(text)])
@@ -155,7 +156,7 @@ def _decoded(
     net: TinyNet, batcher: PageBatcher, seen: Tensor, grid: Grid, asked: Sequence[tuple[int, list[int]]], limit: int
 ) -> list[list[int]]:
     merge = net.vision["spatial_merge_size"]
-    packed = pack([[ids] for _, ids in asked], (grid.rows // merge, grid.columns // merge), 1, batcher.pad)
+    packed = pack([[ids] for _, ids in asked], (grid.rows // merge, grid.columns // merge), 1, batcher.pad, net.starts)
     rows, last = torch.arange(len(asked)), torch.tensor(packed.lengths) - 1
     cache = _read_screens(net, seen, packed, [row for row, _ in asked], packed.segments.shape[1] + limit)
     start = cache.filled

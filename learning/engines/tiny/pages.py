@@ -2,8 +2,8 @@
 
 All questions about a screen are packed behind its encoding, as in `learning.engines.tiny.batches`. A screen is shifted
 by a few pixels or, if it is larger than the largest picture, cropped; questions then ask only about the crop. The last
-steps show whole screens. Two additional targets speed up reading: the letter in each cell of the picture, and the
-screen token that a head of the last text layer should look at.
+steps show whole screens. Three additional targets speed up learning: the letter in each cell of the picture, the place
+of each screen token, and the screen token that a head of the last text layer should look at.
 """
 
 import json
@@ -37,8 +37,9 @@ CELL = (4, 8)
 LETTERS = {chr(code): number for number, code in enumerate(range(33, 127), 1)}
 """Class of each letter; 0 is no letter."""
 CLASSES = len(LETTERS) + 1
-READS, POINTS = 0, 1
-"""Heads of the last text layer that look at the next letter, and at the named element."""
+READS, POINTS, NAMES = 0, 1, 2
+"""Where heads of the last text layer look: at the next letter to write, at the place to act on, and at a letter of a
+name to point at. The first head does the first; the second does the others."""
 READ_LINE = f"Read the line at {PLACE}."
 STATE = "Is the element at {place} {state}?"
 STATES = ("checked", "selected", "disabled", "focused", "hovered", "expanded")
@@ -132,7 +133,7 @@ class PageRow(BatchRow):
     """Questions about one screen."""
 
     gaze: list[tuple[int, int, float, float]] = field(default_factory=list)
-    """(column, head, x, y): where the head should look from a text token, in pixels of the picture."""
+    """(column, kind, x, y): where a head should look from a text token, in pixels of the picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class PageBatch:
     cell_weights: Tensor
     """(k,)."""
     gaze: Tensor
-    """(j, 4) row, column, head, and token of the row's last screen."""
+    """(j, 4) row, column, head, and token of the row's last screen, counted with its start."""
     gaze_weights: Tensor
     """(j,)."""
     members: tuple[int, ...]
@@ -198,10 +199,10 @@ def page_outputs(net: TinyNet, piece: PageBatch) -> Outputs:
     none = torch.zeros(0, dtype=torch.long)
     if piece.packed is None:
         return Outputs(nothing, screens.new_zeros(0, width), nothing, none, none, screens=screens)
-    seen = screens.reshape(len(piece.packed.tokens), -1, width)
+    lead = net.lead(screens, len(piece.packed.tokens))
     mask = visible(piece.packed.segments, net.dtype)
-    text, queries, keys = net.read_after(seen, net.embed(piece.packed.tokens), piece.packed.positions, mask)
-    hidden = text[piece.rows, piece.columns]
+    text = net.read_after(lead, net.embed(piece.packed.tokens), piece.packed.positions, mask)
+    hidden = text.hidden[piece.rows, piece.columns]
     logits, soft = net.logits(hidden), piece.places >= 0
     bins = piece.first[piece.targets[soft]]
     logprobs = torch.cat(
@@ -213,7 +214,15 @@ def page_outputs(net: TinyNet, piece: PageBatch) -> Outputs:
     weights = torch.cat([piece.weights[~soft], piece.weights[soft]])
     nowhere = torch.full((len(logprobs),), -1)
     return Outputs(
-        logprobs, hidden, weights, nowhere, nowhere, entropies(logits), None, screens, _attention(queries, keys, piece)
+        logprobs,
+        hidden,
+        weights,
+        nowhere,
+        nowhere,
+        entropies(logits),
+        screens=screens,
+        known=text.screens.reshape(len(screens), -1, width)[:, net.starts :],
+        gaze=_attention(text.queries, text.keys, piece),
     )
 
 
@@ -248,7 +257,8 @@ class PageBatcher(ReplyTokens):
         self._train, self._steps = train, steps
         self._settings: PretrainConfig = train.pretrain
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
-        self._dtype, self._pixels, self._windowed = net.dtype, PixelCache(pngs), net.windowed
+        self._dtype, self._pixels = net.dtype, PixelCache(pngs)
+        self._windowed, self._starts = net.windowed, net.starts
         self.block = self._patch * self._merge
         """Side of a screen token in pixels."""
 
@@ -357,7 +367,7 @@ class PageBatcher(ReplyTokens):
         left = max(0, self._settings.questions - len(row.questions))
         names, readable = shown.unique, [*shown.read]
         for number in draw.sample(names, min(left // 2, len(names))):
-            self._where(row, shown.elements[number], view)
+            self._where(row, shown.elements[number], shown.read[number], view)
         readings: list[Callable[[], None]] = [
             *(
                 lambda at=number: self._label(row, shown.elements[at], shown.read[at], view, draw)
@@ -427,10 +437,30 @@ class PageBatcher(ReplyTokens):
                 asked = STATE.format(place=place, state=state)
                 row.add(self._ids(f"{asked}{START}"), self._plain(YES if value else NO), 1.0)
 
-    def _where(self, row: PageRow, element: PageElement, view: View) -> None:
+    def _where(self, row: PageRow, element: PageElement, line: TextLine, view: View) -> None:
+        """Adds the question of a place; a head looks at each letter of the name, and at the last one for the place.
+
+        A token of a screen knows only those before it. So only the last token of a name can know the whole name.
+        """
         prompt, reply, given = self.where(view, element)
-        left, top, right, bottom = element.box
-        self._answer(row, prompt, reply, view.point((left + right) / 2, (top + bottom) / 2), view, given)
+        letters = self._letter_places(f'"{element.name}"', line, view, True)
+        row.gaze += [(row.length + number, NAMES, x, y) for number, x, y in letters]
+        start = row.length + len(prompt) - 1
+        places = [start + number for number, (_, place) in enumerate(reply) if place >= 0]
+        row.gaze += [(column, POINTS, *letters[-1][1:]) for column in places if letters]
+        row.add(prompt, reply, 1.0, given)
+
+    def _letter_places(self, text: str, line: TextLine, view: View, quoted: bool) -> list[tuple[int, float, float]]:
+        """Lists the tokens of a line's text, perhaps in quotes, that are its letters, each with the letter's place in
+        pixels of the picture."""
+        found: list[tuple[int, float, float]] = []
+        offset = len(line.text) - len(line.text.lstrip()) - quoted
+        for number, (at, _) in enumerate(self._tokenizer.encode(marked(text)).offsets):
+            place = at + offset
+            inside = at < len(text) and 0 <= place < len(line.centres)
+            if inside and line.text[place] == text[at] and not text[at].isspace():  # no quote
+                found.append((number, line.centres[place] - view.left, line.middle - view.top))
+        return found
 
     def _label(self, row: PageRow, element: PageElement, line: TextLine, view: View, draw: random.Random) -> None:
         self._read(row, self.what(view, *_within(element.box, draw)), f'"{element.name}"', line, view, quoted=True)
@@ -443,15 +473,8 @@ class PageBatcher(ReplyTokens):
     ) -> None:
         """Adds a question whose reply is the text of a line; one head looks at the next letter."""
         start = row.length + len(prompt) - 1
-        offset = len(line.text) - len(line.text.lstrip()) - quoted
-        encoding = self._tokenizer.encode(marked(text))
-        for number, (at, _) in enumerate(encoding.offsets):
-            place = at + offset
-            if 0 <= place < len(line.centres) and at < len(text) and not text[at].isspace():
-                if line.text[place] != text[at]:
-                    continue  # a quote
-                row.gaze.append((start + number, READS, line.centres[place] - view.left, line.middle - view.top))
-        reply = [(token, -1.0) for token in encoding.ids]
+        row.gaze += [(start + number, READS, x, y) for number, x, y in self._letter_places(text, line, view, quoted)]
+        reply = [(token, -1.0) for token in self._ids(marked(text))]
         row.add(prompt, reply if quoted else [*reply, (self._end, -1.0)], 1.0)
 
     def _laid(self, grid: Grid, members: Sequence[_Member]) -> PageBatch:
@@ -464,13 +487,20 @@ class PageBatcher(ReplyTokens):
         across, down = grid.columns // self._merge, grid.rows // self._merge
         packed = None
         if any(row.questions for row in rows):
-            packed = pack([row.questions or [[self.pad]] for row in rows], (down, across), screens, self.pad)
+            packed = pack(
+                [row.questions or [[self.pad]] for row in rows], (down, across), screens, self.pad, self._starts
+            )
         marks = [(index, *mark) for index, row in enumerate(rows) for mark in _weighted(row.supervised)]
         index, columns, targets, places, weights = zip(*marks, strict=True) if marks else ((),) * 5
         gaze = [
-            (index, column, head, min(int(y) // self.block, down - 1) * across + min(int(x) // self.block, across - 1))
+            (
+                index,
+                column,
+                min(kind, POINTS),
+                self._starts + min(int(y) // self.block, down - 1) * across + min(int(x) // self.block, across - 1),
+            )
             for index, row in enumerate(rows)
-            for column, head, x, y in row.gaze
+            for column, kind, x, y in row.gaze
         ]
         cells = [
             ((number + 1) * screens - 1, *letter) for number, member in enumerate(members) for letter in member.letters
@@ -489,7 +519,7 @@ class PageBatcher(ReplyTokens):
             torch.tensor([one[3] for one in cells], dtype=torch.long),
             torch.tensor([one[4] for one in cells], dtype=torch.float32),
             torch.tensor(gaze, dtype=torch.long).view(-1, 4),
-            torch.tensor([1 / len(row.gaze) for row in rows for _ in row.gaze], dtype=torch.float32),
+            torch.tensor([weight for row in rows for weight in _shares(row.gaze)], dtype=torch.float32),
             tuple(member.index for member in members),
             self.first,
             self._train.soft_bins,
@@ -511,6 +541,12 @@ class PageBatcher(ReplyTokens):
 def _within(box: Box, draw: random.Random) -> tuple[float, float]:
     left, top, right, bottom = box
     return left + (right - left) * draw.uniform(0.2, 0.8), top + (bottom - top) * draw.uniform(0.2, 0.8)
+
+
+def _shares(gaze: Sequence[tuple[int, int, float, float]]) -> list[float]:
+    """Gives each kind of look equal weight, 1 in sum."""
+    counts = Counter(kind for _, kind, _, _ in gaze)
+    return [1 / counts[kind] for _, kind, _, _ in gaze]
 
 
 def _weighted(supervised: Sequence[tuple[int, int, float, float]]) -> list[tuple[int, int, float, float]]:

@@ -121,15 +121,16 @@ def test_plain_transformers_reads_a_base_with_the_same_logits_and_the_policy_act
     grid, count = Grid(16, 24), 24
     patches = torch.randn(1, 16 * 24, 3 * 4 * 4, generator=torch.Generator().manual_seed(0))
     text = torch.tensor([[*read_tokenizer(plan.out).encode('Check "kalo".').ids]])
-    packed = pack([text.tolist()], (4, 6), 1, 0)
-    hidden, _, _ = net.read_after(
-        net.see(patches, grid), net.embed(packed.tokens), packed.positions, visible(packed.segments, net.dtype)
-    )
-    ids = torch.cat([torch.full((1, count), net.image_token), text], dim=1)
+    packed = pack([text.tolist()], (4, 6), 1, 0, net.starts)
+    lead = net.lead(net.see(patches, grid), 1)
+    mask = visible(packed.segments, net.dtype)
+    hidden = net.read_after(lead, net.embed(packed.tokens), packed.positions, mask).hidden
+    start = net.config["vision_start_token_id"]
+    ids = torch.cat([torch.tensor([[start, *[net.image_token] * count]]), text], dim=1)
     kinds = (ids == net.image_token).int()
     expected = stock(
         input_ids=ids, pixel_values=patches[0], image_grid_thw=torch.tensor([[1, 16, 24]]), mm_token_type_ids=kinds
-    ).logits[:, count:]
+    ).logits[:, 1 + count :]
     torch.testing.assert_close(net.logits(hidden)[:, : text.shape[1]], expected, rtol=1e-3, atol=1e-3)
     made, pngs = samples(1)
     screen = Observation(pngs[made[0].screenshots[-1]], 96, 64, "")
@@ -142,4 +143,4 @@ def test_the_letter_head_is_in_the_training_s_state_and_not_in_the_policy(folder
     train(plan)
     assert load_file(plan.out / "model.safetensors").keys() == load_file(plan.parent / "model.safetensors").keys()
     engine = TinyEngine(plan, 0, 1)
-    assert "letters.weight" in BasePretraining(plan, engine).state()
+    assert "head.weight" in BasePretraining(plan, engine).state()

@@ -16,6 +16,7 @@ from models.tiny.build import build_tiny
 from models.tiny.generator import TinyModel, prompt_text
 from models.tiny.layout import is_tiny, sizes_in
 from models.tiny.network import Grid, TinyNet, pack, visible
+from models.tiny.tokens import START
 from models.vlm import VlmPolicy
 from schemas.config.policy import SIZES, PolicyConfig
 from schemas.failure import CheckpointError, UsageError
@@ -57,7 +58,8 @@ def test_logits_equal_those_of_plain_transformers(directory: Path, blocks: tuple
     torch.manual_seed(0)
     patches = torch.randn(2, rows * columns, 3 * patch**2)
     words = torch.randint(300, 600, (2, 16))
-    ids = torch.cat([torch.full((2, tokens), image), words], dim=1)
+    first = [net.config["vision_start_token_id"]] * net.starts
+    ids = torch.cat([torch.tensor([[*first, *[image] * tokens]] * 2), words], dim=1)
     expected = stock(
         input_ids=ids,
         attention_mask=torch.ones_like(ids),
@@ -65,19 +67,20 @@ def test_logits_equal_those_of_plain_transformers(directory: Path, blocks: tuple
         pixel_values=patches.flatten(0, 1),
         image_grid_thw=torch.tensor([[1, rows, columns]] * 2),
     ).logits
-    packed = pack([[row] for row in words.tolist()], blocks, 1, 0)
+    packed = pack([[row] for row in words.tolist()], blocks, 1, 0, net.starts)
     seen, embedded, mask = (
-        net.see(patches, Grid(rows, columns)),
+        net.lead(net.see(patches, Grid(rows, columns)), 2),
         net.embed(packed.tokens),
         visible(packed.segments, net.dtype),
     )
     actual = net.logits(net.read(torch.cat([seen, embedded], dim=1), packed.positions, mask))
     assert torch.allclose(actual, expected, atol=1e-4)
-    after, _, _ = net.read_after(seen, embedded, packed.positions, mask)
-    assert torch.allclose(net.logits(after), expected[:, tokens:], atol=1e-4)
+    after = net.read_after(seen, embedded, packed.positions, mask).hidden
+    assert torch.allclose(net.logits(after), expected[:, len(first) + tokens :], atol=1e-4)
 
 
-def test_transformers_does_not_run_the_small_policy_on_adjacent_screens(directory: Path) -> None:
+def test_transformers_does_not_run_the_small_policy_on_adjacent_screens(tmp_path: Path) -> None:
+    build_tiny(CONFIG, TEXTS, 0, directory := tmp_path / "tiny")
     for fields in ({"history_images": 2}, {"context": "fold", "live_images": 3, "fold_images": 2}):
         config = PolicyConfig(backend="transformers", **fields)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=r"side by side.*set policy.history_images to 1"):
@@ -121,9 +124,12 @@ def test_the_fast_path_answers_as_generate_does(directory: Path, monkeypatch: py
     for module in ("models.tiny.network", "models.serving.local"):  # random weights have near ties in bf16
         monkeypatch.setattr(f"{module}.compute_dtype", lambda: torch.float32)
     contexts = [context(number) for number in range(3)]
-    fast = VlmPolicy(directory, CONFIG).act(contexts)
-    stock = VlmPolicy(directory, CONFIG.model_copy(update={"backend": "transformers"})).act(contexts)
-    assert [reply.text for reply in fast] == [reply.text for reply in stock]
+    # without windows, no start token is between two screens
+    for screens in (1, 2) if TinyNet.load(directory).windowed else (1,):
+        config = CONFIG.model_copy(update={"history_images": screens})
+        fast = VlmPolicy(directory, config).act(contexts)
+        stock = VlmPolicy(directory, config.model_copy(update={"backend": "transformers"})).act(contexts)
+        assert [reply.text for reply in fast] == [reply.text for reply in stock]
 
 
 def test_the_prompt_is_the_chat_template_without_its_image_tokens(directory: Path) -> None:
@@ -132,7 +138,8 @@ def test_the_prompt_is_the_chat_template_without_its_image_tokens(directory: Pat
     chat = ModelFamily(CONFIG).messages(context(2))
     processor = AutoProcessor.from_pretrained(directory)
     written = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-    assert written == processor.image_token + prompt_text(chat)
+    start = START * TinyNet.load(directory).starts
+    assert written == start + processor.image_token + prompt_text(chat)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

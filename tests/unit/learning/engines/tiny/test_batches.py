@@ -36,7 +36,7 @@ def test_a_packed_question_is_answered_as_if_it_stood_alone(directory: Path) -> 
     questions = [[300, 301, 302], [303, 304], [305, 306, 307, 308]]
 
     def hidden(row: list[list[int]]) -> torch.Tensor:
-        packed = pack([row], (2, 3), 1, 0)
+        packed = pack([row], (2, 3), 1, 0, net.starts)
         x = torch.cat([screen, net.embed(packed.tokens)], dim=1)
         return net.read(x, packed.positions, visible(packed.segments, net.dtype))[0, 6:]
 

@@ -50,14 +50,14 @@ def one(
 def test_questions_packed_on_one_screen_have_the_logits_that_each_has_alone(folder: Path) -> None:
     net, (piece, *_), maker = one(folder, pairs=0.0)
     assert piece.packed is not None
-    seen = net.see(piece.patches, piece.grid)
+    seen = net.lead(net.see(piece.patches, piece.grid), len(piece.packed.tokens))
     mask = visible(piece.packed.segments, net.dtype)
-    packed, _, _ = net.read_after(seen, net.embed(piece.packed.tokens), piece.packed.positions, mask)
+    packed = net.read_after(seen, net.embed(piece.packed.tokens), piece.packed.positions, mask).hidden
     segments = piece.packed.segments[0, seen.shape[1] :]
     assert int(segments.max()) > 4
     for number in range(1, int(segments.max()) + 1):
         ids = piece.packed.tokens[0, segments == number]
-        alone = pack([[ids.tolist()]], (piece.grid.rows // 4, piece.grid.columns // 4), 1, maker.pad)
+        alone = pack([[ids.tolist()]], (piece.grid.rows // 4, piece.grid.columns // 4), 1, maker.pad, net.starts)
         text = torch.cat([seen[:1], net.embed(alone.tokens)], dim=1)
         hidden = net.read(text, alone.positions, visible(alone.segments, net.dtype))[:, seen.shape[1] :]
         torch.testing.assert_close(
@@ -70,12 +70,13 @@ def test_measured_answers_are_those_of_whole_forward_passes(folder: Path) -> Non
     made, pngs = samples(2)
     maker = batcher(folder, net, pngs)
     seen, grid = maker.see(net, made)
+    seen = net.lead(seen, len(made))
     asked = [(1, [5, 40, 41]), (0, [6]), (1, list(range(40, 60)))]
     expected: list[list[int]] = []
     for row, prompt in asked:
         written: list[int] = []
         while len(written) < 4:
-            alone = pack([[[*prompt, *written]]], (grid.rows // 4, grid.columns // 4), 1, maker.pad)
+            alone = pack([[[*prompt, *written]]], (grid.rows // 4, grid.columns // 4), 1, maker.pad, net.starts)
             text = torch.cat([seen[row : row + 1], net.embed(alone.tokens)], dim=1)
             hidden = net.read(text, alone.positions, visible(alone.segments, net.dtype))
             written.append(int(net.logits(hidden[0, seen.shape[1] + len(prompt) + len(written) - 1]).argmax()))
@@ -98,23 +99,36 @@ def test_each_letter_is_in_the_cell_under_its_middle(folder: Path) -> None:
     assert {letter for _, _, letter in found} <= set(letters)
 
 
-def test_heads_look_at_the_screen_token_of_the_next_letter_and_of_the_element(folder: Path) -> None:
-    _, pieces, maker = one(folder, pairs=0.0)
+def test_heads_look_at_letters_of_the_next_word_and_of_the_name_and_at_the_place(folder: Path) -> None:
+    net, pieces, maker = one(folder, pairs=0.0)
     tokenizer = read_tokenizer(folder / "parent")
     for piece in pieces:
         letters: dict[tuple[int, int], set[int]] = {}
         for (screen, token, _), letter in zip(piece.cells.tolist(), piece.letters.tolist(), strict=True):
             letters.setdefault((screen, token), set()).add(letter)
-        for row, column, head, token in piece.gaze.tolist():
-            here = (piece.rows == row) & (piece.columns == column)
-            (target,), (place,) = piece.targets[here].tolist(), piece.places[here].tolist()
-            text = tokenizer.id_to_token(target)
-            assert text is not None
+        assert piece.packed is not None
+        last: dict[tuple[int, int], int] = {}
+        for row, column, head, at in piece.gaze.tolist():
+            token, here = at - net.starts, (piece.rows == row) & (piece.columns == column)
+            asked = int(
+                piece.packed.segments[row, piece.packed.segments.shape[1] - piece.packed.tokens.shape[1] + column]
+            )
+            given = tokenizer.id_to_token(int(piece.packed.tokens[row, column]))
+            assert given is not None
             if head == READS:
-                assert LETTERS[text[0]] in letters[row, token]
+                (target,) = piece.targets[here].tolist()
+                text = tokenizer.id_to_token(target)
+                assert text is not None and LETTERS[text[0]] in letters[row, token]
+            elif not here.any():  # a letter of a name
+                assert LETTERS[given] in letters[row, token]
+                last[row, asked] = token
+            elif (row, asked) in last:  # the place of a name
+                assert token == last[row, asked]
             else:
+                (target,), (place,) = piece.targets[here].tolist(), piece.places[here].tolist()
                 sides = [(token % 6, 6)] if maker.first[target] == maker.first.unique()[1] else [(token // 6, 4)]
                 assert all(at / side <= place / 100 <= (at + 1) / side for at, side in sides)
+        assert last
 
 
 def test_large_screens_are_cropped_with_the_questions_inside_and_whole_at_the_end(folder: Path) -> None:
@@ -122,7 +136,7 @@ def test_large_screens_are_cropped_with_the_questions_inside_and_whole_at_the_en
     assert {tuple(piece.grid) for piece in pieces} == {(16, 24)}
     for piece in pieces:
         assert (piece.places <= 100).all()
-        assert (piece.cells[:, 1] < 24).all() and (piece.gaze[:, 3] < 24).all()
+        assert (piece.cells[:, 1] < 24).all() and (piece.gaze[:, 3] < 25).all()
     _, whole, _ = one(folder, size=(200, 160), position=1000, pairs=0.0, whole_share=0.5)
     assert {tuple(piece.grid) for piece in whole} == {(40, 52)}
 
@@ -155,10 +169,10 @@ def test_the_instruction_is_asked_as_the_acting_policy_is_asked(folder: Path) ->
     assert any(prompt in text for text in texts for prompt in prompts)
 
 
-@pytest.mark.parametrize("kept", ["letters", "looking"])
+@pytest.mark.parametrize("kept", ["letters", "looking", "places"])
 def test_the_gradients_of_the_auxiliary_losses_reach_the_tower(folder: Path, kept: str) -> None:
     def gradient(weight: float) -> torch.Tensor:
-        plan = job(folder, settings={"letters_steps": 0, "letters": 0.0, "looking": 0.0, kept: weight})
+        plan = job(folder, settings={"letters_steps": 0, "letters": 0.0, "looking": 0.0, "places": 0.0, kept: weight})
         part: Round = next(iter(Rounds(plan, read_pages)))
         made = Learner(plan, part.samples, 0, 1)
         assert isinstance(made.engine, TinyEngine)
@@ -170,7 +184,7 @@ def test_the_gradients_of_the_auxiliary_losses_reach_the_tower(folder: Path, kep
     without, once, twice = gradient(0.0), gradient(1.0), gradient(2.0)
     own = once - without
     assert float(own.norm()) > 0.01 * float(without.norm())
-    torch.testing.assert_close(twice - without, 2 * own, rtol=0.1, atol=0.1 * float(own.abs().max()))
+    torch.testing.assert_close(twice - without, 2 * own, rtol=0.1, atol=0.15 * float(own.abs().max()))
 
 
 def test_a_screen_of_the_first_steps_teaches_letters_alone(folder: Path) -> None:
