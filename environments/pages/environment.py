@@ -28,7 +28,8 @@ from schemas.tables.task import GuiTask, TaskEntry
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "page.html"
-_SCRIPT = SCRIPT + (FOLDER.parent / "html" / "page.js").read_text() + (FOLDER / "scan.js").read_text()
+SCAN = SCRIPT + (FOLDER.parent / "html" / "page.js").read_text() + (FOLDER / "scan.js").read_text()
+"""Script of a page, which describes what it shows (`scan.js`)."""
 MAX_STEPS = 16
 HOVERED = 0.2
 """Share of pages at whose first screen the pointer is over the page."""
@@ -58,7 +59,7 @@ class PagesSandbox(DocumentSandbox):
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         width, height = self._size or size_of(task.template, seed)
-        self.kind = PageKind(width, height, f"{FOLDER.as_uri()}/", _SCRIPT)
+        self.kind = PageKind(width, height, f"{FOLDER.as_uri()}/", SCAN)
         about = json.dumps(parts_of(task.template, seed))
         start = f"(world.about = {about}, world.__page.start({seed}, notes))"
         self._instruction, self.verdict = await self._opened_at(PAGE, seed, start)

@@ -24,13 +24,13 @@ TOGETHER = 1024
 
 @torch.no_grad()
 def examine(
-    net: TinyNet, batcher: PageBatcher, letters: Callable[[Tensor], Tensor], samples: Sequence[PageSample]
+    net: TinyNet, batcher: PageBatcher, letters: Callable[[Tensor], Tensor] | None, samples: Sequence[PageSample]
 ) -> Tensor:
     """Measures whole screens; the answers are greedy.
 
     Args:
         net, batcher: the network, and its questions.
-        letters: maps screen tokens (n, hidden) to logits (n, cells, classes).
+        letters: maps screen tokens (n, hidden) to logits (n, cells, classes); None to count no letters.
         samples: screens, each with its picture.
 
     Returns:
@@ -42,7 +42,7 @@ def examine(
         sizes.setdefault((sample.height, sample.width), []).append(sample)
     for (height, width), alike in sizes.items():
         most = max(1, TOGETHER // (-(-height // batcher.block) * -(-width // batcher.block)))
-        screen = _class(width * height, tuple(SCREENS.values()))
+        screen = class_of(width * height, tuple(SCREENS.values()))
         for at in range(0, len(alike), most):
             _together(net, batcher, letters, alike[at : at + most], counts[:, :, screen])
     return counts
@@ -75,14 +75,15 @@ def edits(written: str, wanted: str) -> int:
     return row[-1]
 
 
-def _class(value: float, limits: Sequence[int]) -> int:
+def class_of(value: float, limits: Sequence[int]) -> int:
+    """Finds the first of these upper limits that holds a value; the last one holds all."""
     return next((number for number, limit in enumerate(limits[:-1]) if value <= limit), len(limits) - 1)
 
 
 def _together(
     net: TinyNet,
     batcher: PageBatcher,
-    letters: Callable[[Tensor], Tensor],
+    letters: Callable[[Tensor], Tensor] | None,
     samples: Sequence[PageSample],
     counts: Tensor,
 ) -> None:
@@ -92,8 +93,9 @@ def _together(
     for row, sample in enumerate(samples):
         view = batcher.whole_view(sample)
         shown = visible_in(view, sample)
-        _count_letters(batcher, letters, seen[row], view, shown.lines, counts[LETTERS])
-        for number in _spread(shown.unique, ASKED):
+        if letters is not None:
+            _count_letters(batcher, letters, seen[row], view, shown.lines, counts[LETTERS])
+        for number in spread(shown.unique, ASKED):
             element = shown.elements[number]
             prompt, reply, given = batcher.where(view, element)
             points.append((row, [*prompt, *(token for token, _ in reply[:given])], element, shown.read[number], view))
@@ -107,12 +109,12 @@ def _together(
         place = batcher.pixel(answer, view)
         left, top, right, bottom = element.box
         right_place = place is not None and left <= place[0] <= right and top <= place[1] <= bottom
-        counts[POINTING, _class(line.font_px, TEXTS)] += torch.tensor([right_place, 1])
+        counts[POINTING, class_of(line.font_px, TEXTS)] += torch.tensor([right_place, 1])
     longest = max((len(text) for _, _, text, _ in texts), default=0) + 6
     found = answers(net, batcher, lead, grid, [(row, prompt) for row, prompt, *_ in texts], longest)
     for (_, _, text, line), answer in zip(texts, found, strict=True):
         wrong = edits(batcher.quoted(answer), text)
-        counts[READING, _class(line.font_px, TEXTS)] += torch.tensor([wrong, len(text)])
+        counts[READING, class_of(line.font_px, TEXTS)] += torch.tensor([wrong, len(text)])
 
 
 def _count_letters(
@@ -128,10 +130,10 @@ def _count_letters(
         token, cell, letter, px = zip(*found, strict=True)
         right = letters(seen)[list(token), list(cell)].argmax(-1) == torch.tensor(letter)
         for size, one in zip(px, right.tolist(), strict=True):
-            counts[_class(size, TEXTS)] += torch.tensor([one, 1])
+            counts[class_of(size, TEXTS)] += torch.tensor([one, 1])
 
 
-def _spread(found: Sequence[int], most: int) -> list[int]:
+def spread(found: Sequence[int], most: int) -> list[int]:
     """Takes at most `most` items, evenly."""
     count = min(most, len(found))
     return [found[number * len(found) // count] for number in range(count)]
