@@ -2,10 +2,11 @@
 
 `python -m benchmarks.pretrain --base DIR [--lake URI] [--html FOLDER]... [--short] --json PATH`
 
-The screens are the lake's pages of the split `test`, whose layouts, widgets, fonts and words no training has, and HTML
-files of the given folders (such as a package's demos) in four sizes. A base answers greedily where a name is, and what
-is written at a place. RapidOCR reads the whole screen; it points at the text most like the name, and reads the texts
-whose middle is in the given line.
+The screens are the lake's pages of the split `test`, with layouts, widgets, fonts and words that no training has, and
+HTML files of the given folders (such as a package's demos) in four sizes. A base answers greedily where a name is, and
+what is written at a place. RapidOCR reads the whole screen. It points at the part of a line that is most like the name,
+and reads the letters whose places are in the given line or half its height from it; a letter's place is its share of
+the box of its line.
 """
 
 import argparse
@@ -55,11 +56,14 @@ from schemas.tables.task import GuiTask
 from storage.lake import Lake
 
 Row = dict[str, Any]
+Letter = tuple[str, tuple[float, float]]
 SHORT = 40
 """Screens of each source in a short run."""
 SIZES = ((160, 210), (320, 400), (640, 480), (1280, 800))
 """Sizes in pixels in which an HTML file is shown."""
-REMOTE = re.compile(r'<(script|link|img|iframe)\b[^>]*\b(src|href)="(https?:)?//[^>]*>', re.IGNORECASE)
+REMOTE = re.compile(
+    r"""<(script|link|img|iframe)\b[^>]*(?<![\w-])(src|href)\s*=\s*["']?(https?:)?//[^>]*>""", re.IGNORECASE
+)
 """Tags that load something from elsewhere, which a page here cannot."""
 CHARACTER_ERRORS = {"160x210": 0.05, "640x480": 0.08}
 POINTED = {"160x210": 0.95, "640x480": 0.90, "1280x800": 0.85}
@@ -88,8 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print the tables, and return 1 if a bar is missed."""
     options = _options(arguments)
     RapidReader.require()
-    lake = [f"lake.uri={options.lake}"] if options.lake else []
-    config = load_config("laptop", [*lake, *options.overrides])
+    config = load_config("laptop", [f"lake.uri={options.lake}"] if options.lake else [])
     torch.set_num_threads(1)
     net, tokenizer = TinyNet.load(options.base), read_tokenizer(options.base)
     rows: list[Row] = []
@@ -99,7 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ours = examine(net, PageBatcher(tokenizer, net, pngs, config.policy, config.train, 1), None, samples)
         seconds = time.perf_counter() - began
         made = list(_rows(name, ours, *_peer(samples, pngs)))
-        rows += [{**row, "s / screen": seconds / len(samples)} for row in made]
+        if not made:
+            raise UsageError(f"{name}: no name is written once on a screen.", "Measure on other pages.")
+        print(f"{name}: {len(samples)} screens, {seconds / len(samples):.2f} s each", file=sys.stderr)
+        rows += made
         bars += _bars(name, made)
     return finish("pretrain", rows, bars, options)
 
@@ -110,7 +116,7 @@ def _sources(config: Config, options: argparse.Namespace) -> Iterator[tuple[str,
         yield "test pages", *_of_lake(config, SHORT if options.short else None)
     for folder in options.html:
         with TemporaryDirectory() as copy:
-            copied = Path(shutil.copytree(folder, f"{copy}/{folder.name}"))
+            copied = Path(shutil.copytree(folder, f"{copy}/pages", ignore_dangling_symlinks=True))
             files = sorted(one for one in copied.rglob("*.html") if one.is_file())
             for file in files:
                 file.write_text(REMOTE.sub("", file.read_text(errors="replace")))
@@ -167,27 +173,52 @@ def _peer(samples: Sequence[PageSample], pngs: dict[str, bytes]) -> tuple[Tensor
     counts, chance = torch.zeros(SHAPE, dtype=torch.float64), torch.zeros(SHAPE, dtype=torch.float64)
     reader = RapidReader()
     for sample in samples:
-        width, height = sample.width, sample.height
-        shown = visible_in(View(0, 0, width, height, True), sample)
-        read = reader.read(pngs[sample.screenshots[0]])
-        boxes = [tuple(edge * side for edge, side in zip(one.box, (width, height) * 2, strict=True)) for one in read]
+        size = sample.width, sample.height
+        shown = visible_in(View(0, 0, *size, True), sample)
+        read = [_letters(one, size) for one in reader.read(pngs[sample.screenshots[0]])]
         for number in spread(shown.unique, ASKED):
             element, line = shown.elements[number], shown.read[number]
-            at = class_of(line.font_px, TEXTS), class_of(width * height, tuple(SCREENS.values()))
-            alike = [edits(one.name, element.name) / max(len(one.name), len(element.name)) for one in read]
-            found = boxes[alike.index(min(alike))] if alike else None
+            at = class_of(line.font_px, TEXTS), class_of(size[0] * size[1], tuple(SCREENS.values()))
+            found = _most_alike(read, element.name)
             counts[POINTING, *at] += torch.tensor([found is not None and _holds(element.box, found), 1])
-            inside = [one.name for one, box in zip(read, boxes, strict=True) if _holds(line.box, box)]
-            counts[READING, *at] += torch.tensor([edits(" ".join(inside), element.name), len(element.name)])
-            others = [_holds(element.box, other.box) for other in shown.elements]
+            around = _wider(line.box)
+            inside = ("".join(letter for letter, place in one if _holds(around, place)).strip() for one in read)
+            text = " ".join(one for one in inside if one)
+            counts[READING, *at] += torch.tensor([edits(text, element.name), len(element.name)])
+            others = [_holds(element.box, _middle(other.box)) for other in shown.elements]
             chance[POINTING, *at] += torch.tensor([sum(others) / len(others), 1], dtype=torch.float64)
     return counts, chance
 
 
-def _holds(box: Box, other: Box) -> bool:
-    """Check whether the middle of another box is in a box."""
-    x, y = (other[0] + other[2]) / 2, (other[1] + other[3]) / 2
-    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+def _letters(line: Element, size: tuple[int, int]) -> list[Letter]:
+    """Return the letters of a line that was read, each with its place in pixels."""
+    left, top, right, bottom = (edge * side for edge, side in zip(line.box, size * 2, strict=True))
+    each = (right - left) / max(1, len(line.name))
+    return [(one, (left + (number + 0.5) * each, (top + bottom) / 2)) for number, one in enumerate(line.name)]
+
+
+def _most_alike(read: Sequence[Sequence[Letter]], name: str) -> tuple[float, float] | None:
+    """Return the middle of the part of a line that is most like a name; None if nothing was read."""
+    parts = [line[at : at + len(name)] for line in read for at in range(max(1, len(line) - len(name) + 1))]
+    best = min(parts, key=lambda part: edits("".join(letter for letter, _ in part), name), default=None)
+    if not best:
+        return None
+    x, y = (sum(place[axis] for _, place in best) / len(best) for axis in (0, 1))
+    return x, y
+
+
+def _wider(box: Box) -> Box:
+    """Return a box with half its height more to the left and right, since letters differ in width."""
+    left, top, right, bottom = box
+    return left - (bottom - top) / 2, top, right + (bottom - top) / 2, bottom
+
+
+def _middle(box: Box) -> tuple[float, float]:
+    return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+
+
+def _holds(box: Box, place: tuple[float, float]) -> bool:
+    return box[0] <= place[0] <= box[2] and box[1] <= place[1] <= box[3]
 
 
 def _rows(name: str, ours: Tensor, peer: Tensor, chance: Tensor) -> Iterator[Row]:
@@ -236,11 +267,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         epilog=f"--short: {SHORT} screens of each source.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="changes to the config")
     parser.add_argument("--base", type=Path, required=True, help="folder of the base")
     parser.add_argument("--lake", default="", help="lake with rendered pages")
     parser.add_argument("--html", type=Path, action="append", default=[], help="folder of HTML files; repeatable")
     options = add_options(parser).parse_args(arguments)
+    options.html = [folder.resolve() for folder in options.html]
+    for folder in options.html:
+        if not folder.is_dir() or [one.name for one in options.html].count(folder.name) > 1:
+            raise UsageError(f"--html {folder}: no folder, or two of this name.", "Name each folder once.")
     if not options.lake and not options.html:
         raise UsageError("There is nothing to measure on.", "Give --lake, --html or both.")
     return options

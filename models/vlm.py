@@ -14,7 +14,7 @@ from models.families.registry import family_of
 from models.families.screen import Size
 from models.language_model import BACKENDS
 from models.policy import Context, Policy
-from models.tiny.layout import is_tiny, is_windowed, read_config
+from models.tiny.layout import is_tiny, read_config
 from schemas.config.policy import PolicyConfig
 from schemas.failure import ServerFailure, UsageError
 from schemas.observation import Observation
@@ -128,12 +128,11 @@ def backend_of(config: PolicyConfig, directory: Path) -> str:
     """
     if config.acts_on_server:
         return "server"
-    found = read_config(directory) if config.backend in ("auto", "transformers") else {}
-    small = is_tiny(found)
-    if config.backend == "transformers" and small and not is_windowed(found) and config.context_rule.live > 1:
+    small = is_tiny(read_config(directory)) if config.backend in ("auto", "transformers") else False
+    if config.backend == "transformers" and small and config.context_rule.live > 1:
         raise UsageError(
-            "`policy.backend` is transformers, which takes adjacent screens for one, and a prompt of the small policy "
-            f"shows up to {config.context_rule.live} of them side by side.",
+            "`policy.backend` is transformers, which takes adjacent screens for one and gives others grids of their "
+            f"own, and a prompt of the small policy shows up to {config.context_rule.live} screens on one grid.",
             "Remove policy.backend, or set policy.history_images to 1.",
         )
     if config.backend != "auto":

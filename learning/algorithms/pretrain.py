@@ -24,10 +24,11 @@ if TYPE_CHECKING:  # a stage reads the record without loading torch
 
 
 class BasePretraining(Objective):
-    """Computes the weighted sum of four losses, each a mean over a screen's targets, and the mean over the screens.
+    """Computes the weighted sum of losses, each a mean over a screen's targets, and the mean over the screens.
 
-    The losses are the cross entropy of answers, of letters by a linear head on screen tokens, of the row and column of
-    screen tokens by a linear head before the last text layer, and of attention.
+    The losses are the cross entropy of the places and of the other tokens of answers; of letters, by a linear head on
+    screen tokens; of the row and of the column of screen tokens, by a linear head before the last text layer; and of
+    attention at the next letter, at places, and at the letters of names.
 
     Raises:
         CheckpointError: the job trains another model than the small policy.
@@ -109,7 +110,7 @@ class BasePretraining(Objective):
             loss = loss - self._settings.looking * (outputs.gaze * piece.gaze_weights).sum()
         if outputs.known is not None and self._settings.places:
             across = piece.grid.columns // self._tiny.net.vision["spatial_merge_size"]
-            loss = loss + self._settings.places * self._place_loss(outputs.known, across)
+            loss = loss + self._settings.places * self._place_loss(outputs.known, across) / piece.screens
         if len(piece.cells):
             assert outputs.screens is not None
             screens, tokens, cells = piece.cells.unbind(1)

@@ -26,7 +26,7 @@ from models.families.prompt import Message, screens_of
 from models.language_model import LanguageModel
 from models.sampling import choose
 from models.tiny.build import canvas_of, grid_of, patches_of, pixels_of
-from models.tiny.layout import is_windowed, read_config
+from models.tiny.layout import read_config, start_tokens
 from models.tiny.network import HIDDEN, Grid, TinyNet, pack, visible
 from models.tiny.tokens import END, IMAGE, PAD, START
 from schemas.config.policy import PolicyConfig
@@ -107,7 +107,7 @@ class TinyPrompts:
     def __init__(self, directory: Path) -> None:
         config = read_config(directory)
         self._tokenizer, self._image = read_tokenizer(directory), int(config["image_token_id"])
-        self._start = [int(config["vision_start_token_id"])] if is_windowed(config) else []
+        self._start = start_tokens(config)
         self._patch, self._merge = (int(config["vision_config"][name]) for name in ("patch_size", "spatial_merge_size"))
 
     def __call__(self, chat: Sequence[Message]) -> list[int]:
@@ -146,6 +146,10 @@ class TinyModel(LanguageModel):
         self.pad, self.end = (token_id(self.tokenizer, token) for token in (PAD, END))
         if token_id(self.tokenizer, IMAGE) != self.net.image_token:
             raise CheckpointError(f"{directory}: {IMAGE} is not image_token_id.", "Tokeniser and weights do not match.")
+        if (start := self.net.start.tolist()) and start != [token_id(self.tokenizer, START)]:
+            raise CheckpointError(
+                f"{directory}: {START} is not vision_start_token_id.", "Tokeniser and weights do not match."
+            )
 
     @torch.inference_mode()
     def generate(

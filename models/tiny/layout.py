@@ -4,7 +4,6 @@ The module imports no `torch`, so that a checkpoint's kind can be read quickly.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -63,11 +62,11 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def is_tiny(config: dict[str, Any]) -> bool:
     """Checks whether a `config.json` has an architecture that `models.tiny.network` runs: a small Qwen3-VL, or a small
-    Qwen2.5-VL whose patches attend within windows only, with a start token before each screen."""
+    Qwen2.5-VL whose patches attend within windows only."""
     text, vision = config.get("text_config", {}), config.get("vision_config", {})
     plain = config.get("model_type") == "qwen3_vl" and not vision.get("deepstack_visual_indexes")
     return (
-        (plain or (is_windowed(config) and config.get("vision_start_token_id", math.inf) < text.get("vocab_size", 0)))
+        (plain or is_windowed(config))
         and bool(config.get("tie_word_embeddings"))
         and text.get("num_key_value_heads") == text.get("num_attention_heads")
         and vision.get("temporal_patch_size") == 1
@@ -104,6 +103,25 @@ def sizes_in(config: dict[str, Any]) -> dict[str, int]:
 def head_width(text: dict[str, Any]) -> int:
     """Returns the width of an attention head of the text stack."""
     return text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
+
+
+def start_tokens(config: dict[str, Any]) -> list[int]:
+    """Lists the ids of the text tokens before each screen. From one, tokens of a screen learn where on the screen they
+    are, if the vision tower does not tell them.
+
+    Raises:
+        CheckpointError: a policy whose patches attend within windows has no start token.
+    """
+    if not is_windowed(config):
+        return []
+    start = config.get("vision_start_token_id")
+    if type(start) is not int or not 0 <= start < config["text_config"]["vocab_size"]:
+        raise CheckpointError(
+            f"config.json: vision_start_token_id is {start}, so no token stands before a screen, as in the first bases "
+            "with windows.",
+            "Train the base again: `flywheel pretrain train`.",
+        )
+    return [start]
 
 
 def check_architecture(config: dict[str, Any]) -> None:

@@ -43,6 +43,7 @@ from models.tiny.layout import (
     kind_of,
     parts_of,
     read_config,
+    start_tokens,
     stored,
 )
 from schemas.failure import CheckpointError
@@ -158,9 +159,8 @@ class TinyNet:
         self.windowed = is_windowed(config)
         self.heads, self.head = self.text["num_attention_heads"], head_width(self.text)
         self.image_token: int = config["image_token_id"]
-        self.starts = int(self.windowed)
-        """Number of text tokens before each screen. From one, tokens of a screen learn where on the screen they are,
-        if the vision tower does not tell them."""
+        self.start = torch.tensor(start_tokens(config), dtype=torch.long)
+        """Ids of the text tokens before each screen."""
         parts = parts_of(config)
         state = stored(config, state)
         check_state(parts, state)
@@ -213,6 +213,11 @@ class TinyNet:
     def _matrix_elements(self, start: str) -> int:
         return sum(leaf.numel() for name, leaf in self.leaves.items() if name.startswith(start) and leaf.ndim > 1)
 
+    @property
+    def starts(self) -> int:
+        """Counts the text tokens before each screen."""
+        return len(self.start)
+
     def matrix_shapes(self) -> list[tuple[int, ...]]:
         """Lists the shapes of the matrices in the order of `flat`."""
         kinds = [(name, self._parts[name]) for name in self.leaves]
@@ -264,11 +269,10 @@ class TinyNet:
         return self.product(F.gelu(self.product(x, first)), second)
 
     def lead(self, screens: Tensor, rows: int) -> Tensor:
-        """Joins the screens of each row, each after its start token: (rows * n, tokens, hidden) to (rows, n * (`starts`
-        + tokens), hidden)."""
+        """Joins the screens of each row, each after its start tokens: (rows * n, tokens, hidden) to (rows, n *
+        (`starts` + tokens), hidden)."""
         if self.starts:
-            start = self.embed(torch.tensor([self.config["vision_start_token_id"]]))
-            screens = torch.cat([start.expand(len(screens), 1, -1), screens], dim=1)
+            screens = torch.cat([self.embed(self.start).expand(len(screens), -1, -1), screens], dim=1)
         return screens.reshape(rows, -1, screens.shape[-1])
 
     def _vision_norm(self, x: Tensor, name: str) -> Tensor:

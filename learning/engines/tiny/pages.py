@@ -22,7 +22,7 @@ from learning.data.sample import PLACE
 from learning.engines.engine import Outputs, SampleRef
 from learning.engines.tiny.batches import SCREEN, BatchRow, ReplyTokens
 from models.families.dialects import format_reply
-from models.families.outside import marked, marked_action
+from models.families.outside import SELECTOR, marked, marked_action
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
 from models.thoughts import templated_thought
 from models.tiny.build import PixelCache, canvas_of, grid_of, patches_of
@@ -270,7 +270,7 @@ class PageBatcher(ReplyTokens):
         The step, from the position in the training, decides whether screens teach only letters, and whether they are
         whole. Each sample's own seed decides its view and its questions.
         """
-        made: dict[tuple[Grid, int], list[_Member]] = {}
+        made: dict[tuple[Grid, int, bool], list[_Member]] = {}
         for index in range(rank, len(samples), world):
             sample, ref = samples[index], refs[index]
             step = ref.position // self._train.batch
@@ -282,12 +282,12 @@ class PageBatcher(ReplyTokens):
             grid = grid_of(view.height, view.width, self._patch, self._merge)
             letters = self._letters(sample, view, grid.rows * grid.columns // self._merge**2, draw)
             member = _Member(index, row, view, sample.screenshots[-1 - pair :], letters)
-            made.setdefault((grid, 1 + pair), []).append(member)
+            made.setdefault((grid, 1 + pair, alone), []).append(member)
         pieces: list[PageBatch] = []
-        for (grid, screens), members in sorted(made.items()):
+        for (grid, screens, alone), members in sorted(made.items()):
             counted = grid.rows * grid.columns * screens // (self._merge**2 if self._windowed else 1)
             most = max(1, MAX_TOKENS // counted)
-            pieces += [self._laid(grid, members[at : at + most]) for at in range(0, len(members), most)]
+            pieces += [self._laid(grid, members[at : at + most], alone) for at in range(0, len(members), most)]
         return pieces
 
     def whole_view(self, sample: PageSample) -> View:
@@ -445,21 +445,21 @@ class PageBatcher(ReplyTokens):
         prompt, reply, given = self.where(view, element)
         letters = self._letter_places(f'"{element.name}"', line, view, True)
         row.gaze += [(row.length + number, NAMES, x, y) for number, x, y in letters]
-        start = row.length + len(prompt) - 1
+        start, last = row.length + len(prompt) - 1, line.centres[len(line.text.rstrip()) - 1] - view.left
         places = [start + number for number, (_, place) in enumerate(reply) if place >= 0]
-        row.gaze += [(column, POINTS, *letters[-1][1:]) for column in places if letters]
+        row.gaze += [(column, POINTS, last, line.middle - view.top) for column in places]
         row.add(prompt, reply, 1.0, given)
 
     def _letter_places(self, text: str, line: TextLine, view: View, quoted: bool) -> list[tuple[int, float, float]]:
-        """Lists the tokens of a line's text, perhaps in quotes, that are its letters, each with the letter's place in
-        pixels of the picture."""
+        """Lists the tokens of a line's text, perhaps in quotes, that have letters of it, each with the place of its
+        first letter in pixels of the picture."""
         found: list[tuple[int, float, float]] = []
-        offset = len(line.text) - len(line.text.lstrip()) - quoted
-        for number, (at, _) in enumerate(self._tokenizer.encode(marked(text)).offsets):
-            place = at + offset
-            inside = at < len(text) and 0 <= place < len(line.centres)
-            if inside and line.text[place] == text[at] and not text[at].isspace():  # no quote
-                found.append((number, line.centres[place] - view.left, line.middle - view.top))
+        offset, written = len(line.text) - len(line.text.lstrip()) - quoted, marked(text)
+        for number, span in enumerate(self._tokenizer.encode(written).offsets):
+            start, end = (at - written.count(SELECTOR, 0, at) + offset for at in span)
+            letters = (at for at in range(max(0, start), end) if at < len(line.centres) and not line.text[at].isspace())
+            if (at := next(letters, None)) is not None and 0 <= at - offset - quoted < len(text) - 2 * quoted:
+                found.append((number, line.centres[at] - view.left, line.middle - view.top))
         return found
 
     def _label(self, row: PageRow, element: PageElement, line: TextLine, view: View, draw: random.Random) -> None:
@@ -477,7 +477,7 @@ class PageBatcher(ReplyTokens):
         reply = [(token, -1.0) for token in self._ids(marked(text))]
         row.add(prompt, reply if quoted else [*reply, (self._end, -1.0)], 1.0)
 
-    def _laid(self, grid: Grid, members: Sequence[_Member]) -> PageBatch:
+    def _laid(self, grid: Grid, members: Sequence[_Member], alone: bool) -> PageBatch:
         rows, screens = [member.row for member in members], len(members[0].screenshots)
         canvases = [
             canvas_of(self._pixels(digest), grid, self._patch, -member.view.top, -member.view.left)
@@ -486,7 +486,7 @@ class PageBatcher(ReplyTokens):
         ]
         across, down = grid.columns // self._merge, grid.rows // self._merge
         packed = None
-        if any(row.questions for row in rows):
+        if not alone:
             packed = pack(
                 [row.questions or [[self.pad]] for row in rows], (down, across), screens, self.pad, self._starts
             )

@@ -58,7 +58,7 @@ def test_logits_equal_those_of_plain_transformers(directory: Path, blocks: tuple
     torch.manual_seed(0)
     patches = torch.randn(2, rows * columns, 3 * patch**2)
     words = torch.randint(300, 600, (2, 16))
-    first = [net.config["vision_start_token_id"]] * net.starts
+    first = net.start.tolist()
     ids = torch.cat([torch.tensor([[*first, *[image] * tokens]] * 2), words], dim=1)
     expected = stock(
         input_ids=ids,
@@ -79,11 +79,10 @@ def test_logits_equal_those_of_plain_transformers(directory: Path, blocks: tuple
     assert torch.allclose(net.logits(after), expected[:, len(first) + tokens :], atol=1e-4)
 
 
-def test_transformers_does_not_run_the_small_policy_on_adjacent_screens(tmp_path: Path) -> None:
-    build_tiny(CONFIG, TEXTS, 0, directory := tmp_path / "tiny")
+def test_transformers_does_not_run_the_small_policy_on_several_screens(directory: Path) -> None:
     for fields in ({"history_images": 2}, {"context": "fold", "live_images": 3, "fold_images": 2}):
         config = PolicyConfig(backend="transformers", **fields)  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match=r"side by side.*set policy.history_images to 1"):
+        with pytest.raises(UsageError, match=r"on one grid.*set policy.history_images to 1"):
             VlmPolicy(directory, config)
 
 
@@ -113,6 +112,18 @@ def test_the_sizes_of_a_small_policy_are_those_it_was_built_with(directory: Path
     assert found in ({name: getattr(config, name) for name in SIZES} for config in (CONFIG, WINDOWS))
 
 
+@pytest.mark.parametrize("start", [None, -1, 151652, "1"])
+def test_windows_without_a_start_token_are_refused_with_what_to_do(tmp_path: Path, start: object) -> None:
+    build_tiny(WINDOWS, TEXTS, 0, folder := tmp_path / "tiny")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vision_start_token_id": start}))
+    with pytest.raises(CheckpointError, match=r"vision_start_token_id is .*Train the base again"):
+        VlmPolicy(folder, CONFIG)
+    (folder / "config.json").write_text(json.dumps(config | {"vision_start_token_id": config["image_token_id"]}))
+    with pytest.raises(CheckpointError, match=r"im_start.* is not vision_start_token_id"):
+        VlmPolicy(folder, CONFIG)
+
+
 @pytest.mark.parametrize("broken", [{"window_size": None}, {"patch_size": "4"}, {"spatial_merge_size": 0}])
 def test_a_config_without_usable_windows_is_another_model(directory: Path, broken: dict[str, object]) -> None:
     config = json.loads((directory / "config.json").read_text()) | {"model_type": "qwen2_5_vl"}
@@ -124,12 +135,9 @@ def test_the_fast_path_answers_as_generate_does(directory: Path, monkeypatch: py
     for module in ("models.tiny.network", "models.serving.local"):  # random weights have near ties in bf16
         monkeypatch.setattr(f"{module}.compute_dtype", lambda: torch.float32)
     contexts = [context(number) for number in range(3)]
-    # without windows, no start token is between two screens
-    for screens in (1, 2) if TinyNet.load(directory).windowed else (1,):
-        config = CONFIG.model_copy(update={"history_images": screens})
-        fast = VlmPolicy(directory, config).act(contexts)
-        stock = VlmPolicy(directory, config.model_copy(update={"backend": "transformers"})).act(contexts)
-        assert [reply.text for reply in fast] == [reply.text for reply in stock]
+    fast = VlmPolicy(directory, CONFIG).act(contexts)
+    stock = VlmPolicy(directory, CONFIG.model_copy(update={"backend": "transformers"})).act(contexts)
+    assert [reply.text for reply in fast] == [reply.text for reply in stock]
 
 
 def test_the_prompt_is_the_chat_template_without_its_image_tokens(directory: Path) -> None:

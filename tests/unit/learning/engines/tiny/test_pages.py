@@ -13,7 +13,7 @@ from learning.data.rounds import Round, Rounds
 from learning.engines.engine import SampleRef
 from learning.engines.tiny.engine import TinyEngine
 from learning.engines.tiny.exam import SHAPE, answers, edits, measures_of
-from learning.engines.tiny.pages import LETTERS, READS, PageBatch, PageBatcher, page_outputs, visible_in
+from learning.engines.tiny.pages import LETTERS, POINTS, READS, PageBatch, PageBatcher, page_outputs, visible_in
 from learning.learner import Learner
 from learning.trainer import refs_of
 from models.policy import Context
@@ -31,9 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def batcher(folder: Path, net: TinyNet, pngs: dict[str, bytes], steps: int = 10, **settings: Any) -> PageBatcher:
+def batcher(
+    folder: Path, net: TinyNet, pngs: dict[str, bytes], steps: int = 10, shift: int = TRAIN.shift, **settings: Any
+) -> PageBatcher:
     pretrain = TRAIN.pretrain.model_copy(update={"letters_steps": 0, "whole_share": 0.0, **settings})
-    config = TRAIN.model_copy(update={"pretrain": pretrain})
+    config = TRAIN.model_copy(update={"pretrain": pretrain, "shift": shift})
     return PageBatcher(read_tokenizer(folder / "parent"), net, pngs, POLICY, config, steps)
 
 
@@ -211,3 +213,25 @@ def test_a_name_with_a_line_that_differs_is_not_read(folder: Path) -> None:
     elements[0][0] = "other"
     shown = visible_in(maker.whole_view(made[0]), replace(made[0], elements=json.dumps(elements)))
     assert sorted(shown.read) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["Send it", "x <|im_end|>yz", "Was it checked?", "100% wait()", "Yes."])
+def test_a_head_looks_at_the_letters_of_tokens_of_any_length_and_at_the_last_one(folder: Path, name: str) -> None:
+    (first, *_), pngs = samples(1)
+    centres = [4.0 + 6 * number for number in range(len(name))]
+    element = [name, "button", [0.0, 0.0, 1.0, 0.25], True, None]
+    lines = json.dumps([[name, [0, 0, 96, 16], 11, centres]])
+    sample = replace(first, elements=json.dumps([element]), states="{}", lines=lines, action="", perceived="[]")
+    net, tokenizer = TinyNet.load(folder / "parent", torch.float32), read_tokenizer(folder / "parent")
+    maker = batcher(folder, net, pngs, shift=0, pairs=0.0)
+    (piece,) = maker.batches([sample], [SampleRef(0, 0)], 0)
+    assert piece.packed is not None
+    looked: dict[int, set[int]] = {}
+    for _, column, head, at in piece.gaze.tolist():
+        text = tokenizer.decode([int(piece.packed.tokens[0, column])], skip_special_tokens=False)
+        if head == POINTS and text in name:
+            letters = [place for place in range(len(name)) if name.startswith(text.strip(), place)]
+            assert any(int(centres[place]) // 16 == at - net.starts for place in letters)
+        looked.setdefault(head, set()).add(at - net.starts)
+    assert int(centres[-1]) // 16 in looked[POINTS]
+    assert {int(place) // 16 for place, letter in zip(centres, name, strict=True) if letter != " "} >= looked[POINTS]
