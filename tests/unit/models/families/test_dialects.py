@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curation.converters.units import scale_of
@@ -57,13 +57,17 @@ actions: st.SearchStrategy[Action] = st.one_of(
 
 
 def rounded(action: Action) -> Action:
-    """To whole thousandths, a half to the even one, as dialects write them."""
+    """To whole thousandths as dialects write them: of places a half goes to the even one, of seconds as by `round`."""
     fields = action.model_dump()
-    return action_of({name: round(1000 * v) / 1000 if isinstance(v, float) else v for name, v in fields.items()})
+    places = {name: round(1000 * v) / 1000 for name, v in fields.items() if isinstance(v, float) and name != "seconds"}
+    seconds = {name: round(v, 3) for name, v in fields.items() if isinstance(v, float) and name == "seconds"}
+    return action_of({**fields, **places, **seconds})
 
 
 @settings(max_examples=300, deadline=None)
 @given(actions, st.sampled_from(DIALECTS))
+@example(act.Wait(seconds=0.0005), DIALECTS[0])
+@example(act.Wait(seconds=0.0015), DIALECTS[0])
 def test_every_action_comes_back_from_every_dialect_up_to_a_thousandth(action: Action, dialect: str) -> None:
     parsed = parse_reply(format_reply("Because.", format_action(action, dialect)))
     assert parsed.error is None
