@@ -229,7 +229,7 @@ def _rows(name: str, ours: Tensor, peer: Tensor, chance: Tensor) -> Iterator[Row
 
     for screen, size in enumerate(SCREENS):
         for text in (*range(len(TEXTS)), None):
-            mine, theirs, random = (
+            mine, theirs, by_chance = (
                 one[:, :, screen].sum(1) if text is None else one[:, text, screen] for one in (ours, peer, chance)
             )
             if mine[POINTING, 1]:
@@ -240,7 +240,7 @@ def _rows(name: str, ours: Tensor, peer: Tensor, chance: Tensor) -> Iterator[Row
                     "names": int(mine[POINTING, 1]),
                     "pointing": share(mine, POINTING),
                     "RapidOCR points": share(theirs, POINTING),
-                    "random element": share(random, POINTING),
+                    "random element": share(by_chance, POINTING),
                     "character errors": share(mine, READING),
                     "RapidOCR errors": share(theirs, READING),
                 }

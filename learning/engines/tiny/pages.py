@@ -544,7 +544,7 @@ def _within(box: Box, draw: random.Random) -> tuple[float, float]:
 
 
 def _shares(gaze: Sequence[tuple[int, int, float, float]]) -> list[float]:
-    """Gives each kind of look equal weight, 1 in sum."""
+    """Gives the looks of each kind equal weights, whose sum is 1 for each kind."""
     counts = Counter(kind for _, kind, _, _ in gaze)
     return [1 / counts[kind] for _, kind, _, _ in gaze]
 
