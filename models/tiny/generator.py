@@ -182,11 +182,10 @@ class TinyModel(LanguageModel):
         blocks = (grid.rows // merge, grid.columns // merge)
         packed = pack([[item.ids] for item in prompts], blocks, screens, self.pad, net.starts)
         cache = net.new_cache(len(prompts), packed.segments.shape[1] + max_tokens)
-        mask = visible(packed.segments, net.dtype)
-        hidden = net.read(torch.cat([seen, net.embed(packed.tokens)], dim=1), packed.positions, mask, cache)
-        last = torch.tensor(packed.lengths) + seen.shape[1] - 1
-        rows = torch.arange(len(prompts))
-        hidden, place = hidden[rows, last], packed.positions[0, rows, last]
+        mask = visible(packed.segments, net.dtype, seen.shape[1])
+        hidden = net.read_after(seen, net.embed(packed.tokens), packed.positions, mask, cache).hidden
+        rows, last = torch.arange(len(prompts)), torch.tensor(packed.lengths) - 1
+        hidden, place = hidden[rows, last], packed.positions[0, rows, last + seen.shape[1]]
         past = torch.where(packed.segments < 0, HIDDEN, 0.0).to(net.dtype)[:, None, None]
         samplers = [random.Random(item.seed) for item in prompts]
         tokens: list[list[int]] = [[] for _ in prompts]

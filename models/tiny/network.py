@@ -8,9 +8,10 @@ has the positions that it would have alone. So packing changes the cost of an an
 
 The stock forward pass is slow on a CPU. In this network, the patch embedding is one matrix product, since the backward
 pass of a Conv3d takes a third of a step. The matrices q, k and v are one product, and so are the two halves of the
-gated layer. Attention is plain products and a softmax, since the fused kernel's backward pass is 4 times slower at
-these lengths. All screens of a batch share one grid, and logits are computed only where they are needed. All weights
-are in one flat tensor, so that an optimiser step or an all-reduce is one operation. Logits equal the stock model's.
+gated layer. Attention is plain products and a softmax, since the fused kernel's backward pass is slower at short
+lengths. Only causal attention within screens is fused, in fp32 and for many tokens. All screens of a batch share one
+grid, and logits are computed only where they are needed. All weights are in one flat tensor, so that an optimiser step
+or an all-reduce is one operation. Logits equal the stock model's.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ from schemas.failure import CheckpointError
 MULTIPLE = 16
 """Lengths are padded to multiples of this: the CPU library compiles a new kernel for every new shape."""
 HIDDEN = -1e9
+FUSED_FROM = 512
+"""Number of tokens from which the fused kernel of causal attention is faster in bf16; in fp32 it always is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,42 +322,44 @@ class TinyNet:
         """
         cosine, sine = self._turns(positions)
         for layer in range(self.text["num_hidden_layers"]):
-            x = self._block(x, layer, cosine, sine, mask, cache)
+            q, k, v = self._queries(x, layer, cosine, sine, cache)
+            x = self._mixed(x, attend(q, k, v, mask), layer)
         if cache is not None:
             cache.filled += positions.shape[2]
         return self._norm(x, f"{TEXT}norm.weight")
 
-    def read_after(self, seen: Tensor, x: Tensor, positions: Tensor, mask: Tensor) -> TextRead:
+    def read_after(
+        self, seen: Tensor, x: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None
+    ) -> TextRead:
         """Runs the text stack on screens and text, of which only the text's results are computed.
 
-        In the last layer, screens give keys and values only; the results equal those of `read`.
+        The last layer takes keys and values of the screens, and no more; the results equal those of `read`.
 
         Args:
             seen: screens, (B, S, hidden).
             x: embedded text, (B, L, hidden).
-            positions, mask: as in `read`, of screens and text, (3, B, S + L) and (B or 1, 1, S + L, S + L).
+            positions, cache: as in `read`, of screens and text, (3, B, S + L).
+            mask: added to the attention scores of the text, (B or 1, 1, L, S + L). Screens see what comes before.
         """
-        w, lead, last = self.leaves, seen.shape[1], self.text["num_hidden_layers"] - 1
+        lead, last = seen.shape[1], self.text["num_hidden_layers"] - 1
         cosine, sine = self._turns(positions)
         both = torch.cat([seen, x], dim=1)
         for layer in range(last):
-            both = self._block(both, layer, cosine, sine, mask, None)
-        at = f"{TEXT}layers.{last}."
-        y = self._norm(both, f"{at}input_layernorm.weight")
-        weight, bias = w[f"{at}{ATTENTION}qkv.weight"], w.get(f"{at}{ATTENTION}qkv.bias")
-        parts = [len(weight) // 3, 2 * len(weight) // 3]
-        query_bias, other_bias = (None, None) if bias is None else bias.split(parts)
-        queries, others = weight.split(parts)
-        q = F.linear(y[:, lead:], queries, query_bias).unflatten(-1, (1, self.heads, self.head))
-        k, v = F.linear(y, others, other_bias).unflatten(-1, (2, self.heads, self.head)).split(1, dim=2)
-        q = self._placed(q, w.get(f"{at}{ATTENTION}q_norm.weight"), cosine[:, lead:], sine[:, lead:])
-        k = self._placed(k, w.get(f"{at}{ATTENTION}k_norm.weight"), cosine, sine)
-        q, k, v = (part[:, :, 0].transpose(1, 2) for part in (q, k, v))
-        x = both[:, lead:] + self.product(attend(q, k, v, mask[:, :, lead:]), f"{at}{ATTENTION}o_proj")
-        x = self._fed_forward(x, at)
+            q, k, v = self._queries(both, layer, cosine, sine, cache)
+            found = attend_before(*(part[:, :, :lead] for part in (q, k, v))), attend(q[:, :, lead:], k, v, mask)
+            both = self._mixed(both, torch.cat(found, dim=1), layer)
+        q, k, v = self._queries(both, last, cosine, sine, cache)
+        if cache is not None:
+            cache.filled += both.shape[1]
+        q = q[:, :, lead:]
+        x = self._mixed(both[:, lead:], attend(q, k, v, mask), last)
         return TextRead(self._norm(x, f"{TEXT}norm.weight"), q, k[:, :, :lead], both[:, :lead])
 
-    def _block(self, x: Tensor, layer: int, cosine: Tensor, sine: Tensor, mask: Tensor, cache: Cache | None) -> Tensor:
+    def _queries(
+        self, x: Tensor, layer: int, cosine: Tensor, sine: Tensor, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Computes queries, keys and values (B, heads, L, head) of a layer; with a cache, keys and values since its
+        beginning."""
         w, (batch, length) = self.leaves, x.shape[:2]
         at = f"{TEXT}layers.{layer}."
         y = self._norm(x, f"{at}input_layernorm.weight")
@@ -364,13 +369,12 @@ class TinyNet:
         scale = None if self.windowed else torch.stack([w[name] for name in names])[:, None]
         qk = self._placed(qk, scale, cosine, sine)
         q, k, v = torch.cat([qk, v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
-        if cache is not None:
-            end = cache.filled + length
-            cache.keys[layer, :, :, cache.filled : end] = k
-            cache.values[layer, :, :, cache.filled : end] = v
-            k, v = cache.keys[layer, :, :, :end], cache.values[layer, :, :, :end]
-        x = x + self.product(attend(q, k, v, mask), f"{at}{ATTENTION}o_proj")
-        return self._fed_forward(x, at)
+        if cache is None:
+            return q, k, v
+        end = cache.filled + length
+        cache.keys[layer, :, :, cache.filled : end] = k
+        cache.values[layer, :, :, cache.filled : end] = v
+        return q, cache.keys[layer, :, :, :end], cache.values[layer, :, :, :end]
 
     def _placed(self, x: Tensor, scale: Tensor | None, cosine: Tensor, sine: Tensor) -> Tensor:
         """Norms queries or keys (B, L, n, heads, head) if there is a scale, and rotates them by their positions."""
@@ -378,7 +382,10 @@ class TinyNet:
             x = F.rms_norm(x, (self.head,), eps=self.text["rms_norm_eps"]) * scale
         return rotate(x, cosine, sine)
 
-    def _fed_forward(self, x: Tensor, at: str) -> Tensor:
+    def _mixed(self, x: Tensor, attended: Tensor, layer: int) -> Tensor:
+        """Computes a layer's output from its input and its attention."""
+        at = f"{TEXT}layers.{layer}."
+        x = x + self.product(attended, f"{at}{ATTENTION}o_proj")
         y = self.product(self._norm(x, f"{at}post_attention_layernorm.weight"), f"{at}{MLP}gate_up")
         gate, up = y.chunk(2, dim=-1)
         return x + self.product(F.silu(gate) * up, f"{at}{MLP}down_proj")
@@ -494,6 +501,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     if mask is not None:
         scores = scores + mask
     return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def attend_before(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Computes causal attention as `attend`, by the fused kernel where it is faster."""
+    length = q.shape[2]
+    if q.dtype == torch.float32 or length >= FUSED_FROM:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+    return attend(q, k, v, torch.full((length, length), HIDDEN, dtype=q.dtype).triu(1))
 
 
 def block_order(grid: Grid, merge: int) -> tuple[Tensor, Tensor]:

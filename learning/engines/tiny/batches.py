@@ -82,9 +82,9 @@ def read_piece(net: TinyNet, piece: ForwardBatch) -> tuple[Tensor, Tensor]:
     """Computes the normed hidden states before targets, (n, hidden), and the screens, (rows, tokens, hidden)."""
     screens, rows = net.see(piece.patches, piece.grid), len(piece.packed.tokens)
     lead = net.lead(screens, rows)
-    x = torch.cat([lead, net.embed(piece.packed.tokens)], dim=1)
-    hidden = net.read(x, piece.packed.positions, visible(piece.packed.segments, net.dtype))
-    return hidden[piece.rows, piece.columns + lead.shape[1]], screens.reshape(rows, -1, screens.shape[-1])
+    mask = visible(piece.packed.segments, net.dtype, lead.shape[1])
+    hidden = net.read_after(lead, net.embed(piece.packed.tokens), piece.packed.positions, mask).hidden
+    return hidden[piece.rows, piece.columns], screens.reshape(rows, -1, screens.shape[-1])
 
 
 def outputs_of(net: TinyNet, piece: ForwardBatch) -> Outputs:
