@@ -117,17 +117,20 @@ class Method:
             raise UsageError(f"`train.options`: method {train.method} has none.", "Remove them.")
         return getattr(train, self.section) if self.section else train
 
-    def schedule(self, train: TrainConfig, samples: int, optimizer: Optimizer, first: bool = False) -> Schedule:
-        """Plans a training on a number of samples; `first` marks a lake's first training.
+    def schedule(
+        self, train: TrainConfig, samples: int, optimizer: Optimizer, first: bool = False, random: bool = False
+    ) -> Schedule:
+        """Plans a training on a number of samples.
 
-        In its first training, the small policy starts untrained.
+        The small policy takes more steps in a lake's first training (`first`), and another rate too if it then has
+        `random` weights.
 
         A method that counts epochs makes few steps, and the next training continues from its result. So its rate stays
         constant, as in DAPO.
         """
         chosen = self.settings(train)
         first = first and optimizer == "muon" and chosen is train
-        rate = self.rate(train, optimizer, first)
+        rate = self.rate(train, optimizer, first and random)
         if isinstance(chosen, EpochSection):
             steps = max(1, math.ceil(samples * chosen.epochs / chosen.batch))
             steady = {"batch": chosen.batch, "warmup": steps // 10, "decay": 0.0}

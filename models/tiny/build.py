@@ -96,6 +96,8 @@ MEAN, DEVIATION = 1.0, 0.2
 """Scaling of a pixel in [0, 1] to network input: (pixel - MEAN) / DEVIATION."""
 WAVES = 8
 """Smallest side of a patch in pixels whose filters start as waves; a smaller patch has too few pixels for them."""
+WINDOW_THETA = 50.0
+"""Rotary base of a tower whose patches attend within windows."""
 GRID_SIDE = 16
 """Side of the square position table, which is resampled to the patches of the screen."""
 SPREADS = (3.0, 10.0, 30.0)
@@ -193,6 +195,8 @@ def sizes_of(config: PolicyConfig, vocabulary: int) -> dict[str, Any]:
             "hidden_act": "silu",
             "window_size": config.window,
             "fullatt_block_indexes": [],
+            # a window is a few patches wide, over which slower frequencies hardly turn
+            "rope_parameters": {"rope_type": "axial", "rope_theta": WINDOW_THETA},
         }
         return {"model_type": WINDOWED, "text_config": text, "vision_config": vision}
     vision |= {

@@ -359,7 +359,7 @@ class PretrainConfig(StepSection):
     """Layers of the text stack."""
     vision_hidden: Annotated[int, Field(ge=WINDOW_HEAD, multiple_of=WINDOW_HEAD)] = 32
     """Width of the vision tower: a multiple of 16; of 64 if `window` is 0."""
-    vision_layers: Count = 1
+    vision_layers: Count = 2
     """Layers of the vision tower."""
     patch: Annotated[int, Field(ge=4, multiple_of=4)] = 4
     """Side of a patch in pixels; 4 or a multiple."""
@@ -413,13 +413,13 @@ class TrainConfig(StepSection):
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Keys of your own method."""
     steps_first: Count | None = None
-    """Optimiser steps of the small policy's first training, from random weights; any other model starts trained. If not
+    """Optimiser steps of the small policy's first training, from random weights or a base, which knows no task. If not
     set: `steps` if that has another value than its default, else 520."""
     batch: Count = 16
     """Samples per optimiser step, over all processes."""
     learning_rate_first: Positive | None = None
-    """Learning rate of the small policy's first training. If not set: the method's default for a first training, else
-    the rate of later trainings."""
+    """Learning rate of the small policy's first training from random weights. If not set: the method's default for a
+    first training, else the rate of later trainings."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
     """Weight decay, decoupled from the gradient as in AdamW."""
     warmup: Whole = 15

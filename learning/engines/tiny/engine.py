@@ -252,7 +252,7 @@ class TinyEngine(TinyTrained, Engine):
         if self._pages is not None:
             chosen = [self._documents[number] for number in documents]
             pieces = self._pages.batches(chosen, prepared, self._job.seed, self.rank, self.world)
-            own = [documents[member] for piece in pieces for member in piece.members]
+            own = [documents[member] for member in {member: None for piece in pieces for member in piece.members}]
             return Batch(documents, len(documents), own, pieces, float(sum(piece.tokens for piece in pieces)))
         if self._asks:
             chosen = [self._documents[number] for number in documents]

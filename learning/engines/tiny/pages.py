@@ -200,7 +200,7 @@ def page_outputs(net: TinyNet, piece: PageBatch) -> Outputs:
     if piece.packed is None:
         return Outputs(nothing, screens.new_zeros(0, width), nothing, none, none, screens=screens)
     lead = net.lead(screens, len(piece.packed.tokens))
-    mask = visible(piece.packed.segments, net.dtype)
+    mask = visible(piece.packed.segments, net.dtype, lead.shape[1])
     text = net.read_after(lead, net.embed(piece.packed.tokens), piece.packed.positions, mask)
     hidden = text.hidden[piece.rows, piece.columns]
     logits, soft = net.logits(hidden), piece.places >= 0
@@ -259,6 +259,7 @@ class PageBatcher(ReplyTokens):
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._dtype, self._pixels = net.dtype, PixelCache(pngs)
         self._windowed, self._starts = net.windowed, net.starts
+        self._window: int = net.vision.get("window_size", 0) // (self._patch * self._merge) * self._patch * self._merge
         self.block = self._patch * self._merge
         """Side of a screen token in pixels."""
 
@@ -276,13 +277,15 @@ class PageBatcher(ReplyTokens):
             step = ref.position // self._train.batch
             draw = random.Random(hash((seed, ref.position)))
             view = self._view(sample, step >= self._steps * (1 - self._settings.whole_share), draw)
-            alone = step < self._settings.letters_steps
+            lines, alone = lines_of(sample), step < self._settings.letters_steps
             pair = not alone and len(sample.screenshots) > 1 and draw.random() < self._settings.pairs and view.whole
             row = PageRow() if alone else self._row(sample, view, pair, draw)
-            grid = grid_of(view.height, view.width, self._patch, self._merge)
-            letters = self._letters(sample, view, grid.rows * grid.columns // self._merge**2, draw)
-            member = _Member(index, row, view, sample.screenshots[-1 - pair :], letters)
-            made.setdefault((grid, 1 + pair, alone), []).append(member)
+            views = self._windows(sample, lines, draw) if alone and self._windowed else [view]
+            for each in views:
+                grid = grid_of(each.height, each.width, self._patch, self._merge)
+                letters = self._letters(lines, each, grid.rows * grid.columns // self._merge**2, len(views), draw)
+                member = _Member(index, row, each, sample.screenshots[-1 - pair :], letters)
+                made.setdefault((grid, 1 + pair, alone), []).append(member)
         pieces: list[PageBatch] = []
         for (grid, screens, alone), members in sorted(made.items()):
             counted = grid.rows * grid.columns * screens // (self._merge**2 if self._windowed else 1)
@@ -352,6 +355,25 @@ class PageBatcher(ReplyTokens):
         left = min(max(0, int((box[0] + box[2]) / 2 - draw.random() * wide)), width - wide)
         top = min(max(0, int((box[1] + box[3]) / 2 - draw.random() * high)), height - high)
         return View(left, top, wide, high, False)
+
+    def _windows(self, sample: PageSample, lines: Sequence[TextLine], draw: random.Random) -> list[View]:
+        """Chooses windows with letters, as many as cover the largest picture, of the screen moved by less than one.
+
+        Patches attend within windows, so a window alone teaches the tower what it would teach in its picture. Most
+        windows have no letters.
+        """
+        side = self._window
+        left, top = -draw.randrange(side), -draw.randrange(side)
+        places = {
+            (int(line.middle - top) // side, int(x - left) // side)
+            for line in lines
+            if 0 <= line.middle < sample.height
+            for character, x in zip(line.text, line.centres, strict=False)
+            if character in LETTERS and 0 <= x < sample.width
+        } or {(0, 0)}
+        most = max(1, self._settings.crop_width * self._settings.crop_height // side**2)
+        chosen = sorted(draw.sample(sorted(places), min(most, len(places))))
+        return [View(left + side * column, top + side * row, side, side, False) for row, column in chosen]
 
     def _row(self, sample: PageSample, view: View, pair: bool, draw: random.Random) -> PageRow:
         row, shown = PageRow(), visible_in(view, sample)
@@ -526,16 +548,20 @@ class PageBatcher(ReplyTokens):
         )
 
     def _letters(
-        self, sample: PageSample, view: View, tokens: int, draw: random.Random
+        self, lines: Sequence[TextLine], view: View, tokens: int, views: int, draw: random.Random
     ) -> list[tuple[int, int, int, float]]:
-        """Lists the cells with letters, and as many empty ones: token, cell, class and weight."""
+        """Lists the cells with letters, and as many empty ones: token, cell, class and weight.
+
+        The weights of all `views` of a screen sum to 1.
+        """
         if not self._settings.letters:
             return []
-        found = {(token, cell): letter for token, cell, letter, _ in self.cells(lines_of(sample), view)}
+        shown = (line for line in lines if view.top <= line.middle < view.top + view.height)
+        found = {(token, cell): letter for token, cell, letter, _ in self.cells(shown, view)}
         per_token = (self.block // CELL[0]) * (self.block // CELL[1])
         empty = {(draw.randrange(tokens), draw.randrange(per_token)): 0 for _ in found}
         both = {**empty, **found}
-        return [(token, cell, letter, 1 / len(both)) for (token, cell), letter in both.items()]
+        return [(token, cell, letter, 1 / len(both) / views) for (token, cell), letter in both.items()]
 
 
 def _within(box: Box, draw: random.Random) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from models.policy import Context
 from models.tiny.generator import read_tokenizer
 from models.tiny.network import Grid, TinyNet, pack, visible
 from models.vlm import VlmPolicy
+from schemas.config.policy import BASE
 from schemas.observation import Observation
 from tests.drawn import POLICY, job, parent, samples
 from tests.system.parts.trainings import trained
@@ -28,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_letters_of_drawn_text_are_learnt_in_seconds(folder: Path) -> None:
-    settings = {"steps": 200, "letters_steps": 199, "batch": 8, "validate_every": 1000}
+    settings = {"steps": 320, "letters_steps": 319, "batch": 8, "validate_every": 1000}
     plan = job(folder, pages=80, settings=settings, shift=2)
     train(plan)
     found = json.loads((plan.out / "trained.json").read_text())["numbers"]
@@ -111,19 +112,22 @@ def test_a_measurement_is_no_part_of_a_step_whose_time_is_limited(
     assert before == ["step 3", "step 6"]
 
 
-def test_plain_transformers_reads_a_base_with_the_same_logits_and_the_policy_acts(folder: Path) -> None:
+@pytest.mark.parametrize("shipped", [False, True])
+def test_plain_transformers_reads_a_base_with_the_same_logits_and_the_policy_acts(folder: Path, shipped: bool) -> None:
     from transformers import AutoModelForImageTextToText
 
     plan = job(folder)
-    train(plan)
-    stock = AutoModelForImageTextToText.from_pretrained(plan.out, dtype=torch.float32)
-    net = TinyNet.load(plan.out, torch.float32)
+    if not shipped:
+        train(plan)
+    base = BASE if shipped else plan.out
+    stock = AutoModelForImageTextToText.from_pretrained(base, dtype=torch.float32)
+    net = TinyNet.load(base, torch.float32)
     grid, count = Grid(16, 24), 24
     patches = torch.randn(1, 16 * 24, 3 * 4 * 4, generator=torch.Generator().manual_seed(0))
-    text = torch.tensor([[*read_tokenizer(plan.out).encode('Check "kalo".').ids]])
+    text = torch.tensor([[*read_tokenizer(base).encode('Check "kalo".').ids]])
     packed = pack([text.tolist()], (4, 6), 1, 0, net.starts)
     lead = net.lead(net.see(patches, grid), 1)
-    mask = visible(packed.segments, net.dtype)
+    mask = visible(packed.segments, net.dtype, lead.shape[1])
     hidden = net.read_after(lead, net.embed(packed.tokens), packed.positions, mask).hidden
     start = net.config["vision_start_token_id"]
     ids = torch.cat([torch.tensor([[start, *[net.image_token] * count]]), text], dim=1)
@@ -134,8 +138,16 @@ def test_plain_transformers_reads_a_base_with_the_same_logits_and_the_policy_act
     torch.testing.assert_close(net.logits(hidden)[:, : text.shape[1]], expected, rtol=1e-3, atol=1e-3)
     made, pngs = samples(1)
     screen = Observation(pngs[made[0].screenshots[-1]], 96, 64, "")
-    (reply,) = VlmPolicy(plan.out, POLICY).act([Context(made[0].instruction, (), screen, 0)])
+    (reply,) = VlmPolicy(base, POLICY).act([Context(made[0].instruction, (), screen, 0)])
     assert isinstance(reply.text, str)
+
+
+def test_the_base_of_the_package_is_small_and_says_nothing_of_the_machine_that_made_it() -> None:
+    files = {file.name: file.read_bytes() for file in BASE.iterdir()}
+    assert len(files["model.safetensors"]) < 16 * 2**20
+    assert TinyNet.load(BASE).flat.numel() < 8_000_000
+    assert {"README.md", "config.json", "tokenizer.json"} < files.keys() and "job.json" not in files
+    assert not any(path in text for text in files.values() for path in (b"/home/", b"/root/", b"/work/", b"/tmp/"))
 
 
 def test_the_letter_head_is_in_the_training_s_state_and_not_in_the_policy(folder: Path) -> None:

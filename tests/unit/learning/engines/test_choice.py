@@ -97,8 +97,13 @@ def test_a_rate_that_was_tuned_for_one_optimiser_is_never_handed_to_another(
 def test_only_the_small_policys_first_training_is_another_one(
     optimizer: Any, fields: dict[str, Any], steps: int, rate: float
 ) -> None:
-    found = method_of(train(**fields)).schedule(train(**fields), 10, optimizer, first=True)
+    found = method_of(train(**fields)).schedule(train(**fields), 10, optimizer, first=True, random=True)
     assert (found.steps, found.learning_rate) == (steps, rate)
+
+
+def test_the_first_training_of_a_base_has_the_steps_of_a_first_one_and_the_usual_rate() -> None:
+    found = method_of(train()).schedule(train(learning_rate_first=1e-2), 10, "muon", first=True)
+    assert (found.steps, found.learning_rate) == (520, 2e-3)
 
 
 OF_THE_SMALL_POLICY: dict[str, Any] = {

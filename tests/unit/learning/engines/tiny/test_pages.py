@@ -53,7 +53,7 @@ def test_questions_packed_on_one_screen_have_the_logits_that_each_has_alone(fold
     net, (piece, *_), maker = one(folder, pairs=0.0)
     assert piece.packed is not None
     seen = net.lead(net.see(piece.patches, piece.grid), len(piece.packed.tokens))
-    mask = visible(piece.packed.segments, net.dtype)
+    mask = visible(piece.packed.segments, net.dtype, seen.shape[1])
     packed = net.read_after(seen, net.embed(piece.packed.tokens), piece.packed.positions, mask).hidden
     segments = piece.packed.segments[0, seen.shape[1] :]
     assert int(segments.max()) > 4
@@ -194,6 +194,21 @@ def test_a_screen_of_the_first_steps_teaches_letters_alone(folder: Path) -> None
     assert all(piece.packed is None and not len(piece.targets) for piece in pieces)
     outputs = page_outputs(net, pieces[0])
     assert outputs.screens is not None and outputs.gaze is None and not len(outputs.logprobs)
+
+
+def test_letters_alone_are_taught_by_windows_with_letters_that_the_tower_sees_as_in_the_whole_picture(
+    folder: Path,
+) -> None:
+    net = TinyNet.load(folder / "parent", torch.float32)
+    made, pngs = samples(1)
+    maker = batcher(folder, net, pngs, letters_steps=1, shift=0)
+    (piece,) = maker.batches(made[:1], [SampleRef(0, 0)], 0)
+    assert (piece.grid.rows, piece.grid.columns) == (8, 8) and piece.packed is None
+    assert set(range(len(piece.patches))) == set(piece.cells[piece.letters > 0][:, 0].tolist())
+    assert float(piece.cell_weights.sum()) == pytest.approx(1.0)
+    letters = sum(character in LETTERS for line in lines_of(made[0]) for character in line.text)
+    assert int((piece.letters > 0).sum()) <= letters
+    torch.testing.assert_close(net.see(piece.patches[1:], piece.grid), net.see(piece.patches, piece.grid)[1:])
 
 
 def test_edits_are_counted_and_measures_without_counts_are_left_out() -> None:
