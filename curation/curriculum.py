@@ -37,13 +37,16 @@ def apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
     return counts
 
 
-def mix(count: int, pool: str, policy_share: float, relay_share: float, hopeless_share: float) -> Mix:
+def mix(count: int, pool: str, policy_share: float, relay_share: float, hopeless_share: float, lead: float) -> Mix:
     """Divide one task's trajectories among the kinds.
 
-    If the policy is hopeless or unseen, its trajectories would only repeat failures. Then policy and relay get only the
-    hopeless share of their shares, and the explorer gets the rest.
+    Policy and relay get their shares times `lead`, the policy's success divided by the explorer's, but at least the
+    hopeless share and at most all of them. If the policy is hopeless or unseen, its trajectories would only repeat
+    failures: they get the hopeless share. The explorer gets the rest.
     """
-    damp = hopeless_share if pool in ("hopeless", "unseen") else 1.0
+    damp = {"hopeless": hopeless_share, "unseen": hopeless_share, "uniform": 1.0}.get(
+        pool, max(hopeless_share, min(1.0, lead))
+    )
     parts = {"policy": policy_share * damp, "relay": relay_share * damp}
     parts["explorer"] = max(0.0, 1.0 - sum(parts.values()))
     counts = apportion(parts, count)

@@ -66,9 +66,8 @@ def _choice(config: Config, iteration: int, row: Weighed, count: int, share: flo
     acts = iteration > 0 or config.policy.given
     policy_share = config.collect.policy_share if acts else 0.0
     relay_share = config.collect.relay_share if acts else 0.0
-    return _row(
-        iteration, row, share, mix(count, row.pool, policy_share, relay_share, config.curriculum.hopeless_share)
-    )
+    least = config.curriculum.hopeless_share
+    return _row(iteration, row, share, mix(count, row.pool, policy_share, relay_share, least, row.lead or 0.0))
 
 
 def _row(iteration: int, row: Weighed, share: float, shares: Mix) -> CurriculumChoice:

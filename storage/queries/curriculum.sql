@@ -92,6 +92,7 @@ SELECT
     successes,
     failures,
     posterior,
+    if(successes + failures > 0, successes / (successes + failures), 0.0) / rate AS lead,
     pool,
     weight,
     CASE pool

@@ -43,6 +43,8 @@ class Weighed:
     reason: str
     posterior: float | None = None
     """Posterior mean of the policy's success; None if trajectories are made in groups."""
+    lead: float | None = None
+    """The policy's success divided by the explorer's; None if trajectories are made in groups."""
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:

@@ -64,6 +64,13 @@ def test_a_saturated_task_weighs_what_the_config_says(lake: Lake, rolled_out) ->
     assert choices["always"]["weight"] == pytest.approx(0.02 / 1.02)
 
 
+def test_the_lead_is_the_policys_success_over_the_explorers(lake: Lake, rolled_out) -> None:
+    rolled_out("half", 6, 6)
+    rolled_out("never", 0, 12)
+    found = {task: choice["lead"] for task, choice in _choices(lake, ["half", "never", "unseen"]).items()}
+    assert found == {"half": 1.0, "never": 0.0, "unseen": 0.0}  # of an explorer without trajectories, half succeed
+
+
 def test_older_trajectories_count_less(lake: Lake, rolled_out) -> None:
     rolled_out("a", 4, 0, iteration=1)
     rolled_out("a", 0, 3, iteration=2)
