@@ -12,6 +12,7 @@ from common.card import CARD, UNKNOWN_LICENSE, card_of, code, front_of, plain, r
 from common.text import counted
 from curation.intervals import Interval, mean_interval, wilson
 from models.tiny.layout import is_tiny
+from schemas.config.hub import PRETRAINED, SMALL
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import label_of
 from storage.catalog import ask
@@ -96,7 +97,7 @@ def _base(base: str) -> tuple[str, str]:
     The name comes from the Hub's cache, from the base's config or from its card. The path on this machine is never
     written.
     """
-    if base == "tiny":
+    if base in (SMALL, PRETRAINED):
         return "", ""
     folder = Path(base)
     front = front_of(folder / CARD)

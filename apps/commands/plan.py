@@ -23,7 +23,7 @@ from tasks.retrain import trained_row
 from tasks.running.budget import account, sentence, short
 from tasks.running.console import out
 from tasks.shared.paths import lake_if_any
-from tasks.shared.policies import champion_if_any, measured_ancestor
+from tasks.shared.policies import begins, champion_if_any, measured_ancestor
 from tasks.shared.status import IterationStatus, begun_iterations
 from tasks.shared.suite import tasks_of
 from tasks.shared.trajectories import collected, measured_first, measured_suites, trajectories
@@ -173,7 +173,7 @@ def retrain_plan_of(config: Config, lake: Lake, like: str | None, train_only: bo
         like=like,
         new_steps=steps,
         new_decisions=decisions,
-        training=_training(made_by, measured_ancestor(lake, parent).method == "random" if parent else True),
+        training=_training(made_by, begins(measured_ancestor(lake, parent)) if parent else True),
         evaluation=0 if train_only else trajectories(measured_suites(config, lake)),
         seconds=sum(one.stages_s.get(stage, 0.0) for one in recent for stage in TRAINED) / len(recent)
         if recent
@@ -265,12 +265,12 @@ def _seconds(
     return iterations * (sum(each.values()) + between) - done
 
 
-def _training(config: Config, begins: bool | None = None) -> str:
+def _training(config: Config, first: bool | None = None) -> str:
     """Describes the length of a training; the steps of a method that counts epochs depend on the number of samples.
 
     Args:
         config: the training's config.
-        begins: whether its parent has random weights; None for the trainings of all iterations.
+        first: whether its parent is the first policy of the lake; None for the trainings of all iterations.
     """
     train, method = config.train, method_of(config.train)
     own = method.settings(train)
@@ -279,9 +279,9 @@ def _training(config: Config, begins: bool | None = None) -> str:
         more = f"; groups that cannot teach are refilled, at most {counted(refill, 'time')}" if refill else ""
         return f"{train.method}: {own.epochs:g} epochs of the data it finds, {own.batch} samples a step{more}"
     optimizer: Optimizer = "muon" if is_small(str(config.policy.folder)) else "adamw"
-    steps, most = (method.schedule(train, 0, optimizer, first).steps for first in (False, True))
-    if begins is not None:
-        return f"{train.method}: {most if begins else steps:,} optimiser steps"
+    steps, most = (method.schedule(train, 0, optimizer, one).steps for one in (False, True))
+    if first is not None:
+        return f"{train.method}: {most if first else steps:,} optimiser steps"
     return f"{train.method}: {steps:,} optimiser steps an iteration" + (f", {most:,} in the first" * (most != steps))
 
 

@@ -22,6 +22,7 @@ NETWORK = (
     "suite.hard=[]",
     "suite.practice=[]",
     "suite.held_out=[]",
+    "policy.base=tiny",
     "policy.hidden=96",
     "policy.layers=2",
     "policy.vision_hidden=64",

@@ -14,8 +14,8 @@ WEIGHTS = "model.safetensors"
 _ID = re.compile(r"(?P<repo>(?:\b[\w.-]{1,96}\b/)?\b[\w.-]{1,96}\b)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
 _NEVER = re.compile(r"--|\.\.|\.git\Z")
 """Texts in no name of the Hub. Source: `huggingface_hub` 2.4.0, `utils/_validators.py`, as is the rest of a name."""
-SMALL = "tiny"
-"""Value of `policy.base` for the small policy, which is no model of the Hub."""
+SMALL, PRETRAINED = "tiny", "pretrained"
+"""Values of `policy.base` for the small policy with random weights, and for its base in this package."""
 
 
 class HubModel(NamedTuple):
@@ -34,9 +34,10 @@ class HubModel(NamedTuple):
 
 
 def hub_model(base: str) -> HubModel | None:
-    """Return the model that a name on the Hub or `NAME@REVISION` names; None for a folder, `tiny` or another text."""
+    """Return the model that a name on the Hub or `NAME@REVISION` names; None for a folder, the small policy or another
+    text."""
     found = _ID.fullmatch(base)
-    if found is None or base == SMALL or _NEVER.search(found["repo"]) or Path(base).exists():
+    if found is None or base in (SMALL, PRETRAINED) or _NEVER.search(found["repo"]) or Path(base).exists():
         return None
     return HubModel(found["repo"], found["revision"] or "main")
 

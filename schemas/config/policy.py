@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from schemas.config.hub import SMALL, hub_model, snapshot_of
+from schemas.config.hub import PRETRAINED, SMALL, hub_model, snapshot_of
 from schemas.config.section import Count, Positive, ReadIf, Section, Whole
 from schemas.context import ContextRule
 
@@ -25,8 +25,15 @@ LISTED = {"tools", "tool_choice", "functions", "function_call"}
 """Fields with which a server would list functions in the prompt a second time."""
 MAX_REPLY_TOKENS = 2**20
 """Maximum of `max_new_tokens`: the longest context of a known model."""
+BASE = Path(__file__).resolve().parents[2] / "models" / "base"
+"""Folder of the base that comes with flywheel."""
 TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
 """Types of JSON schemas."""
+
+
+def _base(text: str) -> str:
+    """Returns a value of `policy.base` in its usual form."""
+    return SMALL if text == "none" else os.path.expanduser(text)
 
 
 class ServerConfig(Section):
@@ -136,10 +143,10 @@ class PolicyConfig(Section):
         ReadIf("policy.context", ("fold",), ("live_images", "fold_images")),
     )
 
-    base: Annotated[str, AfterValidator(os.path.expanduser)] = SMALL
-    """`tiny`: a small Qwen3-VL, or with `window` a small Qwen2.5-VL, with random weights; else a Hugging Face
-    image-text-to-text model: a directory, or a name on the Hub, such as `Qwen/Qwen3-VL-4B-Instruct` or
-    `Qwen/Qwen3-VL-4B-Instruct@REVISION`."""
+    base: Annotated[str, AfterValidator(_base)] = SMALL
+    """`pretrained`: the small base that comes with flywheel (docs/base.md). `tiny`, or `none`: a small Qwen3-VL, or
+    with `window` a small Qwen2.5-VL, with random weights. Else a Hugging Face image-text-to-text model: a directory, or
+    a name on the Hub, such as `Qwen/Qwen3-VL-4B-Instruct` or `Qwen/Qwen3-VL-4B-Instruct@REVISION`."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
     """Text format of actions (docs/families.md). A family without `box_v1` uses its own format for it."""
     context: Literal["slide", "fold"] = "slide"
@@ -219,6 +226,8 @@ class PolicyConfig(Section):
     @property
     def folder(self) -> Path:
         """The directory of `base`; for a model of the Hub, its directory in the local cache if it has one."""
+        if self.base == PRETRAINED:
+            return BASE
         model = hub_model(self.base)
         return (model and snapshot_of(model)) or Path(self.base)
 

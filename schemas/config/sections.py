@@ -146,7 +146,8 @@ class CurriculumConfig(Section):
     that a success costs about the same in every task. The explorer's mean over the default suite is 0.33."""
     hopeless_share: Share = 0.25
     """In hopeless and unseen tasks, the policy and the relay get this fraction of their usual share of the
-    trajectories. It is enough to detect the policy's first successes while the explorer demonstrates the task."""
+    trajectories. It is enough to detect the policy's first successes while the explorer demonstrates the task. In other
+    tasks they get more of it, by the policy's success relative to the explorer's, and all from equal success on."""
 
     @model_validator(mode="after")
     def _require_ordered_limits(self) -> "CurriculumConfig":
@@ -166,8 +167,8 @@ class CollectConfig(Section):
     practice_trajectories: Whole = 40
     """Trajectories per practice page and iteration."""
     policy_share: Share = 0.5
-    """Share of the trajectories that the policy makes alone: in every iteration if `policy.base` is a given model, else
-    from iteration 1 on, after a training."""
+    """Maximum share of the trajectories that the policy makes alone (`curriculum.hopeless_share`): in every iteration
+    if `policy.base` is a given model, else from iteration 1 on, after a training."""
     relay_share: Share = 0.0
     """Share of the trajectories that the policy starts and the explorer continues from the state reached."""
     explorer: str = "page"

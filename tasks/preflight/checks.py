@@ -202,8 +202,8 @@ def require_descent(config: Config, lake: Lake) -> None:
             raise UsageError(
                 f"`policy.{key}={asked[key]}`: the champion of {lake.uri} descends from {name}, made with "
                 f"policy.{key}={before}.",
-                f"{_own_config(origin, config)}Set a new `lake.uri`, or bring the other checkpoint in as a challenger: "
-                "`flywheel adopt DIR`.",
+                f"{_own_config(origin, config)}Set policy.{key}={before} to continue with it, set a new `lake.uri`, or "
+                "bring the other checkpoint in as a challenger: `flywheel adopt DIR`.",
             )
     if origin.kind == "initial" and config.policy.given:
         _require_family(config, made, lake.uri)

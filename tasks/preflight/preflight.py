@@ -191,9 +191,10 @@ def require_base(config: Config) -> None:
     base = config.policy.base
     folder = fetched_base(config.policy)
     if base != "tiny" and not folder.is_dir():
-        raise UsageError(f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`.")
+        hint = "Name a Hugging Face model folder, `pretrained` or `tiny`."
+        raise UsageError(f"`policy.base`: there is no folder {base}.", hint)
     if base != "tiny" and not (folder / "config.json").is_file():
-        hint = "Name a Hugging Face model folder (config.json, weights, tokenizer), or `tiny`."
+        hint = "Name a Hugging Face model folder (config.json, weights, tokenizer), `pretrained` or `tiny`."
         raise UsageError(f"`policy.base`: {base} is not a model folder: it has no config.json.", hint)
 
 
@@ -266,12 +267,13 @@ def _policy(config: Config) -> str:
 
 def _processor(config: Config) -> str:
     """Check that the checkpoint has a tokenizer, and an image processor whose image tokens the family can count."""
+    from learning.engines.choice import is_small
     from models.families.processor import read_processor
     from models.families.registry import family_of
 
-    if not config.policy.given:
-        return "the small policy's own"
     require_base(config)
+    if is_small(str(config.policy.folder)):
+        return "the small policy's own"
     limits = family_of(config.policy).limits
     read_processor(config.policy.folder)
     if limits is None:

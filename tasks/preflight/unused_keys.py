@@ -51,9 +51,10 @@ def for_later_trainings(config: Config) -> str:
     """Return a sentence with the set keys that the small policy's first training does not read; empty without such
     keys."""
     train = config.train
-    if config.policy.given or method_of(train).settings(train) is not train:
+    if not is_small(str(config.policy.folder)) or method_of(train).settings(train) is not train:
         return ""
-    found = _set_among(config, ["train.steps", *(["train.learning_rate"] * bool(train.learning_rate_first))])
+    other_rate = bool(train.learning_rate_first) and not config.policy.given
+    found = _set_among(config, ["train.steps", *(["train.learning_rate"] * other_rate)])
     instead = " and ".join(f"{key}_first" for key in found)
     return f"not read by the first training, which reads {instead}: {', '.join(found)}" if found else ""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from common.card import CARD, UNKNOWN_LICENSE, card_of, rows_of
+from common.card import CARD, UNKNOWN_LICENSE, card_of, rows_of, section
 from common.text import counted
 from curation.perception.caption import captions
 from curation.perception.perceive import descriptions, questions
@@ -21,6 +21,7 @@ from learning.data.pages import LARGEST, PageSample, write_pages
 from learning.job import Job, TrainerReport, sweep
 from models.tiny.layout import is_windowed, parts_of, read_config
 from schemas.config import Config
+from schemas.config.hub import PRETRAINED
 from schemas.config.policy import SIZES
 from schemas.config.training import PretrainConfig
 from schemas.failure import UsageError
@@ -139,7 +140,7 @@ def _job(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path) -> tupl
 
 def _start(config: Config, lake: Lake, pins: Mapping[str, int], folder: Path) -> Path:
     """Return the folder of the policy to begin from: `policy.base`, or a new one of the configured sizes."""
-    if config.policy.given:
+    if _continues(config):
         return config.policy.folder
     from learning.engines.tiny.pages import PHRASES
     from models.tiny.build import build_tiny
@@ -154,6 +155,11 @@ def _start(config: Config, lake: Lake, pins: Mapping[str, int], folder: Path) ->
     phrases = learn_pieces([_without_names(text) for text in written], settings.phrases)[0]
     build_tiny(_shaped(config), (), config.seed, untrained, [*PHRASES, *phrases], words=0)
     return untrained
+
+
+def _continues(config: Config) -> bool:
+    """Check whether the training continues an earlier base; the usual `pretrained` names none."""
+    return config.policy.given and config.policy.base != PRETRAINED
 
 
 def _without_names(text: str) -> str:
@@ -177,7 +183,7 @@ def _parameters(config: Config) -> int:
     from models.tiny.network import TinyNet
 
     settings = config.train.pretrain
-    if not config.policy.given:
+    if not _continues(config):
         sizes = sizes_of(_shaped(config), FIXED_TOKENS + settings.phrases)
         return sum(math.prod(one) for part in parts_of(sizes).values() for one in part.values())
     net = TinyNet.load(config.policy.folder)
@@ -303,6 +309,14 @@ def _run(job: Job, folder: Path, recorder: Recorder) -> TrainerReport:
         return trainer.listen(hear)
 
 
+LIMITS = (
+    "It has seen generated pages alone, with ASCII letters of 9 to 24 pixels on screens of at most 1280x800.",
+    "It points less often on larger screens, and misreads most names.",
+    "It solves hardly any task before a training, and knows no language beyond names and short instructions.",
+)
+"""Limits of every base."""
+
+
 def base_card(config: Config, recipe: PolicyRecipe, job: Job, metrics: Mapping[str, Any]) -> str:
     """Write the model card of a base: its data, training, machine and measures."""
     pins = ", ".join(f"{table} {version}" for table, version in sorted(recipe.pins.items()))
@@ -328,4 +342,5 @@ def base_card(config: Config, recipe: PolicyRecipe, job: Job, metrics: Mapping[s
         rows_of(("", ""), [*facts.items()]),
         measured,
         rows_of(("measure", ""), [(name, f"{metrics[name]:.3f}") for name in sorted(named)]),
+        section("Limits", "\n".join(f"- {one}" for one in LIMITS)),
     )

@@ -135,6 +135,11 @@ def ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[str
     return found
 
 
+def begins(row: PolicyVersion) -> bool:
+    """Check whether a policy is the first of its lake, made from random weights or from `policy.base`."""
+    return row.method in ("random", "given")
+
+
 def origin_of(lake: Lake) -> PolicyVersion | None:
     """Return the policy without a parent that the champion descends from; None before the first policy."""
     rows = policies(lake)

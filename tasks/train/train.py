@@ -24,7 +24,7 @@ from tasks.running.stage import result_of, stage
 from tasks.shared.general import store_general
 from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of, write_pictures
 from tasks.shared.paths import work_folder
-from tasks.shared.policies import champion, made_in, measured_ancestor, policy_row, register, version_of
+from tasks.shared.policies import begins, champion, made_in, measured_ancestor, policy_row, register, version_of
 from tasks.shared.reviews import settle
 from tasks.shared.training_ledger import read_by, watches
 from tasks.shared.weights import checkpoint_folder
@@ -192,9 +192,11 @@ MATERIAL: dict[DataSource, Callable[[Config, Lake, PolicyRecipe], TrainingMateri
 def job_of(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path, material: TrainingMaterial) -> Job:
     """Prepare the training of a recipe, and write its samples and pictures to a folder."""
     parent = checkpoint_folder(lake, recipe.parent, to_train=True)
-    first = measured_ancestor(lake, recipe.parent).method == "random"  # a given base is trained already
+    ancestor = measured_ancestor(lake, recipe.parent)
     draws = material.draws or material.samples
-    schedule = method_of(config.train).schedule(config.train, draws, optimizer_of(parent), first)
+    schedule = method_of(config.train).schedule(
+        config.train, draws, optimizer_of(parent), begins(ancestor), ancestor.method == "random"
+    )
     samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
     write_pictures(screenshots, lake, material.write(samples, schedule), recipe.pins["screenshots"])
     return Job(

@@ -82,6 +82,7 @@ def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             "lake": {"uri": str(folder / "lake"), "min_free_mb": 10},
             "environments": {"fake": {"sandboxes": 4}},
             "suite": {"tasks": ["click-target", "two-steps"], "held_out": []},
+            "curriculum": {"hopeless_share": 1.0},  # eight trajectories leave no room for smaller shares
             "collect": {"trajectories_per_task": 8, "policy_share": 0.25, "relay_share": 0.25, "chunk": 4},
             "policy": {"max_new_tokens": 8},
             "train": {"steps_first": 4, "steps": 4, "batch": 4, "processes": 1, "warmup": 1},

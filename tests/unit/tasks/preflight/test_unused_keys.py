@@ -98,7 +98,7 @@ def test_the_small_policys_shape_is_refused_where_the_network_is_a_folders(
     [
         [],
         ["lake.uri=s3://bucket/lake", "lake.endpoint=http://host:9000"],
-        ["policy.device=cpu", "policy.hidden=96"],
+        ["policy.device=cpu", "policy.base=none", "policy.hidden=96"],
         ["policy.device=cuda", "policy.backend=transformers"],
         ["policy.batch=4", "policy.backend=transformers"],
         ["policy.server.url=http://host/v1", "policy.server.retries=1"],
