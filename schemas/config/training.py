@@ -345,6 +345,9 @@ class PretrainConfig(StepSection):
     """Maximum width of a picture in pixels. Larger screens are cropped, with the questions inside the crop."""
     crop_height: Count = 224
     """Maximum height of a picture in pixels."""
+    crop_growth: Annotated[float, Field(ge=1.0)] = 1.0
+    """Maximum factor for both sides of a step's pictures. A step's factor is random; each size of pictures takes about
+    equal time, so that most steps have small ones. A larger factor makes a base point on larger screens."""
     whole_share: Share = 0.05
     """Share of the steps, at the end, that show whole screens without crops."""
     phrases: Whole = 300

@@ -276,7 +276,8 @@ class PageBatcher(ReplyTokens):
             sample, ref = samples[index], refs[index]
             step = ref.position // self._train.batch
             draw = random.Random(hash((seed, ref.position)))
-            view = self._view(sample, step >= self._steps * (1 - self._settings.whole_share), draw)
+            whole = step >= self._steps * (1 - self._settings.whole_share)
+            view = self._view(sample, None if whole else self._crop(seed, step), draw)
             lines, alone = lines_of(sample), step < self._settings.letters_steps
             pair = not alone and len(sample.screenshots) > 1 and draw.random() < self._settings.pairs and view.whole
             row = PageRow() if alone else self._row(sample, view, pair, draw)
@@ -343,9 +344,16 @@ class PageBatcher(ReplyTokens):
                     cell = int(y) % self.block // high * (self.block // wide) + int(x) % self.block // wide
                     yield token, cell, LETTERS[character], line.font_px
 
-    def _view(self, sample: PageSample, whole: bool, draw: random.Random) -> View:
+    def _crop(self, seed: int, step: int) -> tuple[int, int]:
+        """Draws the largest width and height of a step's pictures, each area in inverse proportion to its work."""
+        draw, settings = random.Random(hash((seed, -1 - step))), self._settings
+        factor = (1 - draw.random() * (1 - settings.crop_growth**-2)) ** -0.5
+        wide, high = (round(side * factor / self.block) for side in (settings.crop_width, settings.crop_height))
+        return wide * self.block, high * self.block
+
+    def _view(self, sample: PageSample, crop: tuple[int, int] | None, draw: random.Random) -> View:
         width, height = sample.width, sample.height
-        wide, high = (width, height) if whole else (self._settings.crop_width, self._settings.crop_height)
+        wide, high = crop or (width, height)
         if width <= wide and height <= high:
             most = self._train.shift
             return View(draw.randint(-most, most), draw.randint(-most, most), width, height, True)
