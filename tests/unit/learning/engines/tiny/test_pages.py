@@ -143,6 +143,18 @@ def test_large_screens_are_cropped_with_the_questions_inside_and_whole_at_the_en
     assert {tuple(piece.grid) for piece in whole} == {(40, 52)}
 
 
+def test_crops_grow_in_some_steps_up_to_the_factor_and_alike_within_a_step(folder: Path) -> None:
+    areas = []
+    for step in range(40):
+        _, pieces, _ = one(folder, 1, 2 * step, (900, 700), steps=1000, pairs=0.0, crop_growth=3.0)
+        (grid,) = {tuple(piece.grid) for piece in pieces}
+        assert 16 * 24 <= grid[0] * grid[1] <= 9 * 16 * 24
+        areas.append(grid[0] * grid[1] / (16 * 24))
+    assert len({*areas}) > 3 and sorted(areas)[20] < 4
+    _, again, _ = one(folder, 1, 0, (900, 700), steps=1000, pairs=0.0, crop_growth=3.0)
+    assert {piece.grid[0] * piece.grid[1] / (16 * 24) for piece in again} == {areas[0]}
+
+
 def test_pairs_ask_for_the_change_and_for_the_action_behind_two_screens(folder: Path) -> None:
     _, pieces, _ = one(folder, pairs=1.0)
     assert {piece.screens for piece in pieces} == {1, 2}
