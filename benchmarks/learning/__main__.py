@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 
 from benchmarks.harness import add_options
-from benchmarks.learning import curriculum, merge, rl, scaling, streaming
+from benchmarks.learning import curriculum, merge, methods, rl, scaling, streaming
 from benchmarks.learning._start import SHORT
 
 NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
     "rl": rl.run,
+    "methods": methods.run,
     "curriculum": curriculum.run,
     "scaling": scaling.run,
     "merge": merge.run,
@@ -21,6 +22,7 @@ NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
 USUAL = {"seeds": 3, "start": 4, "iterations": 3, "test_seeds": 40}
 OWN = {
     "rl": {"iterations": 6, "test_seeds": 100},
+    "methods": {"seeds": 5, "start": 1, "iterations": 2},
     "curriculum": {"seeds": 5, "iterations": 8},
 }
 """What differs from the usual unless asked otherwise."""
@@ -53,11 +55,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seeds",
         type=_seeds,
-        help="run seeds per arm (3; curriculum: 5); curriculum: or which, `21,22`",
+        help="run seeds per arm (3; methods, curriculum: 5); for these two also which, `21,22`",
     )
+    parser.add_argument("--arms", nargs="+", choices=list(methods.ARMS), help="methods: only these arms")
     parser.add_argument("--environment", choices=list(curriculum.SETTINGS), help="curriculum: only this one")
-    parser.add_argument("--start", type=int, help="supervised iterations before the arms part (4)")
-    parser.add_argument("--iterations", type=int, help="of each arm (3; rl: 6; curriculum: 8 after --start)")
+    parser.add_argument("--start", type=int, help="supervised iterations before the arms part (4; methods: 1)")
+    parser.add_argument(
+        "--iterations", type=int, help="of each arm (3; rl: 6; methods: 2; curriculum: 8 after --start)"
+    )
     parser.add_argument("--test-seeds", type=int, help="test seeds per task (40; rl: 100)")
     parser.add_argument(
         "--attempts", type=int, default=8, help="trajectories per test seed where trajectories are drawn"
@@ -65,8 +70,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = add_options(parser).parse_args(arguments)
     for field, usual in (USUAL | OWN.get(options.name, {})).items():
         setattr(options, field, getattr(options, field) or usual)
-    if isinstance(options.seeds, str) and options.name != "curriculum":
-        parser.error("--seeds: only curriculum takes the names of seeds; give a number of them")
+    if isinstance(options.seeds, str) and options.name not in ("curriculum", "methods"):
+        parser.error("--seeds: only curriculum and methods take the names of seeds; give a number of them")
     if options.short:
         options.seeds, options.start, options.iterations, options.test_seeds = 1, 1, 1, 6
         options.attempts = 4

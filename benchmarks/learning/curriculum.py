@@ -72,14 +72,14 @@ def run(options: argparse.Namespace) -> int:
     return finish("curriculum", [*rows, *found], bars, options, [found, rows])
 
 
-def run_seeds(named: str | int) -> list[int]:
+def run_seeds(named: str | int, first: int = FIRST_SEED) -> list[int]:
     """`21,22,30`, or as many as the number says from the first on that no choice has seen.
 
     Raises:
         SystemExit: one of them is among those that the curriculum's numbers were chosen on.
     """
     text = str(named)
-    seeds = [int(one) for one in text.split(",")] if "," in text else list(range(FIRST_SEED, FIRST_SEED + int(text)))
+    seeds = [int(one) for one in text.split(",") if one] if "," in text else [*range(first, first + int(text))]
     if seen := sorted(set(seeds) & set(CHOSEN_ON)):
         raise SystemExit(f"--seeds: the curriculum's numbers were chosen on run seeds {seen}. Name others.")
     return seeds

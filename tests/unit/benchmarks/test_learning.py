@@ -10,6 +10,7 @@ from benchmarks.learning.__main__ import NAMES, _options
 from benchmarks.learning._slow_sandbox import SlowConfig, SlowEnvironment, SlowSandbox
 from benchmarks.learning._start import FAKE, SHORT
 from benchmarks.learning.curriculum import SETTINGS, champions, interval, needed, reached, run_seeds
+from benchmarks.learning.methods import differences, holm
 from benchmarks.learning.scaling import _precision_rows, _share, by_seed, estimates
 from benchmarks.learning.streaming import SLOW
 from environments.catalog import catalog
@@ -27,6 +28,23 @@ def test_pass_at_k_is_estimated_where_there_are_k_trajectories() -> None:
     outcomes = {(0, "a", 1): [True, False, False, False], (0, "a", 2): [True]}
     assert estimates(outcomes, 1) == {(0, "a", 1): 0.25, (0, "a", 2): 1.0}
     assert estimates(outcomes, 2) == {(0, "a", 1): pytest.approx(0.5)}
+
+
+def test_p_values_are_corrected_by_holm_as_in_statsmodels() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.9]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_an_arm_is_compared_with_the_loop_by_run_seed() -> None:
+    success = {"loop": [0.8, 0.7, 0.9], "explorer data": [0.7, 0.6, 0.7], "uniform": [0.9]}
+    rows = [
+        {"arm": arm, "seed": seed, "success": one} for arm, values in success.items() for seed, one in enumerate(values)
+    ]
+    explorer, uniform = differences(rows)
+    assert explorer["difference"] == "loop - explorer data" and explorer["seeds"] == 3
+    assert explorer["mean"] == pytest.approx(0.4 / 3)
+    assert (explorer["low"], explorer["high"]) == pytest.approx((-0.0101, 0.2768), abs=1e-3)  # t of 2 degrees: 4.303
+    assert uniform["mean"] == pytest.approx(-0.1) and math.isinf(uniform["high"]) and math.isnan(uniform["p"])
 
 
 def test_a_play_counts_for_every_budget_that_it_needed_or_more() -> None:
