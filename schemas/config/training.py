@@ -331,6 +331,10 @@ class PretrainConfig(StepSection):
     """Screens per optimiser step, over all processes."""
     questions: Count = 16
     """Maximum questions about one screen, which share its encoding."""
+    typing: Whole = 2
+    """Questions about one screen that give a text and ask to type it. Without them a base learns hardly to copy."""
+    kinds: Whole = 2
+    """Maximum questions about one screen that ask for the place of the only element of a kind."""
     pairs: Share = 0.15
     """Share of the screens that are shown after the screen before them, with questions about the action between."""
     letters: Annotated[float, Field(ge=0.0)] = 1.0

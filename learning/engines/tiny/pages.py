@@ -8,6 +8,7 @@ of each screen token, and the screen token that a head of the last text layer sh
 
 import json
 import random
+import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from models.thoughts import templated_thought
 from models.tiny.build import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.network import Grid, PackedRows, TinyNet, pack, visible
 from models.tiny.tokens import BINS, END, START
-from schemas.action import Action, Click, from_json
+from schemas.action import Action, Click, Type, from_json
 from schemas.config.policy import PolicyConfig
 from schemas.config.training import PretrainConfig, TrainConfig
 
@@ -51,6 +52,16 @@ PHRASES = (
     *(WHAT_CHANGED, WHAT_WAS_DONE, YES, NO),
 )
 """Fixed texts of questions and answers, each one token of the base's tokeniser."""
+TYPED = (
+    'Type "{}".',
+    'Write "{}" here.',
+    "Put {} down, then save.",
+    'The field needs "{}".',
+    '"{}" belongs here, so fill it in and send it.',
+)
+"""Wordings of an instruction to type a text."""
+WORD = 12
+"""Maximum characters of a word of the screen to type."""
 LONGEST = 40
 """Maximum characters of a text to read or of a name to point at."""
 MAX_TOKENS = 2560
@@ -394,6 +405,12 @@ class PageBatcher(ReplyTokens):
             for question, answer, x, y in draw.sample(asked, min(2, len(asked))):
                 self._perceive(row, sample, view, question, answer, x, y)
         self._states(row, shown, view, draw)
+        for _ in range(self._settings.typing):
+            self._type(row, shown, view, draw)
+        kinds = Counter(element.kind for element in shown.elements)
+        alone = [element for element in shown.elements if kinds[element.kind] == 1]
+        for element in draw.sample(alone, min(self._settings.kinds, len(alone))):
+            self._kind(row, element, view)
         left = max(0, self._settings.questions - len(row.questions))
         names, readable = shown.unique, [*shown.read]
         for number in draw.sample(names, min(left // 2, len(names))):
@@ -479,6 +496,33 @@ class PageBatcher(ReplyTokens):
         places = [start + number for number, (_, place) in enumerate(reply) if place >= 0]
         row.gaze += [(column, POINTS, last, line.middle - view.top) for column in places]
         row.add(prompt, reply, 1.0, given)
+
+    def _kind(self, row: PageRow, element: PageElement, view: View) -> None:
+        """Asks for the place of the only element of its kind."""
+        left, top, right, bottom = element.box
+        click = view.point((left + right) / 2, (top + bottom) / 2)
+        reply = self._written(click)
+        places = [index for index, (_, place) in enumerate(reply) if place >= 0]
+        self._answer(row, self._ids(f"{element.kind}?"), reply[: places[-1] + 1], click, view, places[0])
+
+    def _type(self, row: PageRow, shown: VisibleTexts, view: View, draw: random.Random) -> None:
+        """Asks to type a word of the screen or a random one, as the acting policy is asked, perhaps after a click."""
+        words = [word for line in shown.lines for word in line.text.split() if word.isalnum() and len(word) <= WORD]
+        if words and draw.random() < 0.5:
+            word = draw.choice(words)
+        else:
+            letters = string.ascii_lowercase if draw.random() < 0.5 else string.ascii_letters + string.digits
+            word = "".join(draw.choices(letters, k=draw.randint(2, 8)))
+            word = word.capitalize() if draw.random() < 0.5 else word
+        thinks = self._policy.thoughts and draw.random() < 0.5
+        parts = [self._family.asked(marked(draw.choice(TYPED).format(word)), thinks)]
+        if draw.random() < 0.5:
+            click = Click(x=draw.random(), y=draw.random())
+            thought = templated_thought(click) if thinks else ""
+            parts.append(f"{START}{format_reply(thought, self._family.write(click, SCREEN))}{END}")
+        action = Type(content=word)
+        thought = templated_thought(action) if thinks else ""
+        self._answer(row, self._ids("".join([*parts, START])), self._reply(thought, [action]), action, view)
 
     def _letter_places(self, text: str, line: TextLine, view: View, quoted: bool) -> list[tuple[int, float, float]]:
         """Lists the tokens of a line's text, perhaps in quotes, that have letters of it, each with the place of its

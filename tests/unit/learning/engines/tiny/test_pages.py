@@ -250,7 +250,7 @@ def test_a_head_looks_at_the_letters_of_tokens_of_any_length_and_at_the_last_one
     lines = json.dumps([[name, [0, 0, 96, 16], 11, centres]])
     sample = replace(first, elements=json.dumps([element]), states="{}", lines=lines, action="", perceived="[]")
     net, tokenizer = TinyNet.load(folder / "parent", torch.float32), read_tokenizer(folder / "parent")
-    maker = batcher(folder, net, pngs, shift=0, pairs=0.0)
+    maker = batcher(folder, net, pngs, shift=0, pairs=0.0, typing=0, kinds=0)
     (piece,) = maker.batches([sample], [SampleRef(0, 0)], 0)
     assert piece.packed is not None
     looked: dict[int, set[int]] = {}
