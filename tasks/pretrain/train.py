@@ -1,5 +1,6 @@
 """Train a base policy from the rendered pages of a lake, which reads and points before its first task."""
 
+import itertools
 import json
 import math
 import platform
@@ -317,6 +318,23 @@ LIMITS = (
 """Limits of every base."""
 
 
+EARLIER = "Trained before"
+"""Section of a base's card with the trainings that it continues."""
+
+
+def earlier_trainings(folder: Path) -> str:
+    """Return the section about the base in a folder and those before it, from its card; empty without a card."""
+    try:
+        blocks = (folder / CARD).read_text().strip().split("\n\n")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    title = next((block.removeprefix("# ") for block in blocks if block.startswith("# ")), folder.name)
+    facts = next((block for block in blocks if block.startswith("| ")), "")
+    before = blocks[blocks.index(f"## {EARLIER}") + 1 :] if f"## {EARLIER}" in blocks else []
+    before = list(itertools.takewhile(lambda block: not block.startswith("## "), before))
+    return section(EARLIER, f"### {title}", facts, *before)
+
+
 def base_card(config: Config, recipe: PolicyRecipe, job: Job, metrics: Mapping[str, Any]) -> str:
     """Write the model card of a base: its data, training, machine and measures."""
     pins = ", ".join(f"{table} {version}" for table, version in sorted(recipe.pins.items()))
@@ -342,5 +360,6 @@ def base_card(config: Config, recipe: PolicyRecipe, job: Job, metrics: Mapping[s
         rows_of(("", ""), [*facts.items()]),
         measured,
         rows_of(("measure", ""), [(name, f"{metrics[name]:.3f}") for name in sorted(named)]),
+        earlier_trainings(config.policy.folder) if _continues(config) else "",
         section("Limits", "\n".join(f"- {one}" for one in LIMITS)),
     )

@@ -20,7 +20,7 @@ from schemas.failure import CheckpointError, UsageError
 from schemas.observation import Observation
 from schemas.tables.policy import TrainingStep
 from storage.lake import Lake
-from tasks.pretrain.train import check_base, order_of
+from tasks.pretrain.train import check_base, earlier_trainings, order_of
 from tasks.shared.policies import champion_if_any, policy_row
 from tests.command import Call
 from tests.drawn import POLICY, SETTINGS, drawn, parent, screenshots
@@ -68,6 +68,23 @@ def test_a_base_is_trained_registered_and_exported_and_it_acts(
     assert isinstance(reply.text, str)
 
     assert check_training(TrainConfig(), str(tmp_path / "base")) == 2e-3  # as any trained small policy
+
+
+def test_the_card_of_a_continued_base_lists_the_trainings_before(
+    tmp_path: Path, flywheel: Call, forked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake_of(tmp_path)
+    words = [f"lake.uri={tmp_path / 'lake'}", "train.processes=1", *KEYS]
+    for number, folder in enumerate(("first", "second", "third")):
+        given = [f"policy.base={tmp_path / ('first', 'second')[number - 1]}"] if number else []
+        code, _, err = flywheel("pretrain", "train", *words, *given, f"seed={number}", "--out", tmp_path / folder)
+        assert code == 0, err
+    first, second, third = ((tmp_path / name / "README.md").read_text() for name in ("first", "second", "third"))
+    assert "Trained before" not in first
+    assert second.count("## Trained before") == third.count("## Trained before") == 1
+    assert "### base-0000" in second and third.index("### base-0001") < third.index("### base-0000")
+    assert third.count("| Seeds |") == 3 and third.rindex("weights 0") < third.index("## Limits")
+    assert earlier_trainings(tmp_path / "nothing") == ""
 
 
 @pytest.mark.parametrize(("splits", "problem"), [((), "no rendered pages"), (("train",), "split `validation`")])

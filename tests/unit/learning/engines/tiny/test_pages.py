@@ -1,6 +1,8 @@
 """Batches of rendered pages: packing changes no answer, and targets are where the letters are."""
 
 import json
+import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from learning.data.pages import lines_of, read_pages
+from learning.data.pages import elements_of, lines_of, read_pages
 from learning.data.rounds import Round, Rounds
 from learning.engines.engine import SampleRef
 from learning.engines.tiny.engine import TinyEngine
@@ -181,6 +183,26 @@ def test_the_instruction_is_asked_as_the_acting_policy_is_asked(folder: Path) ->
         for thinks in (True, False)
     ]
     assert any(prompt in text for text in texts for prompt in prompts)
+
+
+def test_a_given_text_is_typed_and_the_only_element_of_a_kind_is_found(folder: Path) -> None:
+    tokenizer, made = read_tokenizer(folder / "parent"), samples(1)[0]
+    typed, found = set(), set()
+    for position in range(0, 40, 2):
+        _, pieces, _ = one(folder, 1, position, pairs=0.0, steps=1000, typing=3, kinds=3)
+        for piece in pieces:
+            assert piece.packed is not None
+            for row, segments in zip(piece.packed.tokens, piece.packed.segments, strict=True):
+                own = segments[-len(row) :]
+                for number in range(1, int(own.max()) + 1):
+                    text = tokenizer.decode(row[own == number].tolist(), skip_special_tokens=False)
+                    if match := re.search(r"type\(content='(\w+)'\)", text):
+                        typed.add(match[1])
+                        assert text.count(match[1]) == 2
+                    found |= {kind for kind in ("button", "checkbox", "text field") if text.startswith(f"{kind}?")}
+    assert len(typed) > 20
+    kinds = Counter(element.kind for element in elements_of(made[0]))
+    assert found == {kind for kind, count in kinds.items() if count == 1} != set()
 
 
 @pytest.mark.parametrize("kept", ["letters", "looking", "places"])
