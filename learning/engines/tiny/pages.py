@@ -287,12 +287,17 @@ class PageBatcher(ReplyTokens):
             sample, ref = samples[index], refs[index]
             step = ref.position // self._train.batch
             draw = random.Random(hash((seed, ref.position)))
-            whole = step >= self._steps * (1 - self._settings.whole_share)
-            view = self._view(sample, None if whole else self._crop(seed, step), draw)
             lines, alone = lines_of(sample), step < self._settings.letters_steps
-            pair = not alone and len(sample.screenshots) > 1 and draw.random() < self._settings.pairs and view.whole
-            row = PageRow() if alone else self._row(sample, view, pair, draw)
-            views = self._windows(sample, lines, draw) if alone and self._windowed else [view]
+            row, pair = PageRow(), False
+            if alone and self._windowed:
+                views = self._windows(sample, lines, draw)
+            else:
+                whole = step >= self._steps * (1 - self._settings.whole_share)
+                view = self._view(sample, None if whole else self._crop(seed, step), draw)
+                views = [view]
+                if not alone:
+                    pair = len(sample.screenshots) > 1 and draw.random() < self._settings.pairs and view.whole
+                    row = self._row(sample, view, pair, draw)
             for each in views:
                 grid = grid_of(each.height, each.width, self._patch, self._merge)
                 letters = self._letters(lines, each, grid.rows * grid.columns // self._merge**2, len(views), draw)
@@ -317,8 +322,7 @@ class PageBatcher(ReplyTokens):
 
     def where(self, view: View, element: PageElement) -> tuple[list[int], list[tuple[int, float]], int]:
         """Makes the question of a place: the prompt, the reply, and the number of the reply's given tokens."""
-        left, top, right, bottom = element.box
-        reply = self._written(view.point((left + right) / 2, (top + bottom) / 2))
+        reply = self._written(_centre(element, view))
         places = [index for index, (_, place) in enumerate(reply) if place >= 0]
         return self._ids(f'"{marked(element.name)}"'), reply[: places[-1] + 1], places[0]
 
@@ -499,11 +503,8 @@ class PageBatcher(ReplyTokens):
 
     def _kind(self, row: PageRow, element: PageElement, view: View) -> None:
         """Asks for the place of the only element of its kind."""
-        left, top, right, bottom = element.box
-        click = view.point((left + right) / 2, (top + bottom) / 2)
-        reply = self._written(click)
-        places = [index for index, (_, place) in enumerate(reply) if place >= 0]
-        self._answer(row, self._ids(f"{element.kind}?"), reply[: places[-1] + 1], click, view, places[0])
+        _, reply, given = self.where(view, element)
+        self._answer(row, self._ids(f"{element.kind}?"), reply, _centre(element, view), view, given)
 
     def _type(self, row: PageRow, shown: VisibleTexts, view: View, draw: random.Random) -> None:
         """Asks to type a word of the screen or a random one, as the acting policy is asked, perhaps after a click."""
@@ -614,6 +615,11 @@ class PageBatcher(ReplyTokens):
         empty = {(draw.randrange(tokens), draw.randrange(per_token)): 0 for _ in found}
         both = {**empty, **found}
         return [(token, cell, letter, 1 / len(both) / views) for (token, cell), letter in both.items()]
+
+
+def _centre(element: PageElement, view: View) -> Click:
+    left, top, right, bottom = element.box
+    return view.point((left + right) / 2, (top + bottom) / 2)
 
 
 def _within(box: Box, draw: random.Random) -> tuple[float, float]:
