@@ -117,6 +117,8 @@ def train_base(config: Config) -> str:
 
 def _job(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path) -> tuple[Job, dict[str, Any]]:
     """Prepare the training: write the untrained base and the samples to a folder."""
+    from models.tiny.network import TinyNet
+
     settings = config.train.pretrain
     schedule = method_of(config.train).schedule(config.train, 0, "muon")
     train = schedule.train.model_copy(update={"batch": settings.batch})
@@ -136,7 +138,7 @@ def _job(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path) -> tupl
         policy=config.policy,
         train=train,
     )
-    return job, {"parameters": _parameters(config), **counts}
+    return job, {"parameters": TinyNet.load(parent).flat.numel(), **counts}
 
 
 def _start(config: Config, lake: Lake, pins: Mapping[str, int], folder: Path) -> Path:
@@ -174,7 +176,7 @@ def _shaped(config: Config) -> Any:
 
 
 def _parameters(config: Config) -> int:
-    """Count the weights of the base.
+    """Count the weights of the base; of a new one the most, since its tokeniser may learn fewer phrases.
 
     Raises:
         CheckpointError: `policy.base` is another model, or a tensor is missing.

@@ -59,6 +59,8 @@ def test_a_base_is_trained_registered_and_exported_and_it_acts(
     assert champion_if_any(lake) is None
     metrics = json.loads(row.metrics)
     assert metrics["screens"] == 8 and metrics["validation_screens"] == 4
+    tensors = load_file(tmp_path / "base" / "model.safetensors")
+    assert metrics["parameters"] == sum(tensor.numel() for tensor in tensors.values())
     assert 0 <= metrics["letters_right_11px"] <= 1 and {"pointing", "character_errors"} <= metrics.keys()
     assert lake.rows(TrainingStep, {"policy_version": "base-0000"})
     card = (tmp_path / "base" / "README.md").read_text()
