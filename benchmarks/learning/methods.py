@@ -68,8 +68,10 @@ def differences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrects p-values for their number: p of rank i of m, from 0, becomes the maximum of (m - j) p_j for j <= i."""
-    order, most = sorted(range(len(p_values)), key=p_values.__getitem__), 0.0
+    """Corrects p-values for their number: p of rank i of m, from 0, becomes the maximum of (m - j) p_j for j <= i, at
+    most 1. NaN stays NaN, and does not count."""
+    known = [place for place, p in enumerate(p_values) if not math.isnan(p)]
+    order, most = sorted(known, key=p_values.__getitem__), 0.0
     corrected = [math.nan] * len(p_values)
     for rank, place in enumerate(order):
         most = max(most, min(1.0, (len(order) - rank) * p_values[place]))

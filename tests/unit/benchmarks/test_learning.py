@@ -33,6 +33,7 @@ def test_pass_at_k_is_estimated_where_there_are_k_trajectories() -> None:
 def test_p_values_are_corrected_by_holm_as_in_statsmodels() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.9]) == [1.0, 1.0] and holm([]) == []
+    assert holm([math.nan, 0.02]) == pytest.approx([math.nan, 0.02], nan_ok=True)
 
 
 def test_an_arm_is_compared_with_the_loop_by_run_seed() -> None:
