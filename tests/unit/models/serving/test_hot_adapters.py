@@ -348,21 +348,20 @@ def test_what_others_gave_the_server_meanwhile_is_noticed(tmp_path: Path, monkey
 def test_a_change_that_broke_off_leaves_no_weights_that_an_adapter_is_believed_to_stand_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, broken = AdaptedVllm(), ["/reset_prefix_cache"]
+    server, broken = AdaptedVllm(), list[str]()
 
     def handler(request: httpx.Request) -> httpx.Response:
         if request.url.path in broken:
-            broken.clear()
             raise httpx.ReadTimeout("slow")
         return server(request)
 
     parent, other = weights(tmp_path, "policy-0001"), weights(tmp_path, "policy-0009")
     there, one = served(handler, patience_s=0.001), child(parent, "policy-0002")
-    broken.clear()
     there.begin(parent)
     broken.append("/reset_prefix_cache")
     with pytest.raises(FlywheelError, match="did not reach"):
         there.begin(other)
+    broken.clear()
     assert server.loaded == str(other.directory)
     assert answer(there, one, monkeypatch) == said(one, parent)
 
