@@ -9,8 +9,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.arms import Arm, root_of
 from schemas.config import load_config
@@ -82,6 +83,21 @@ def lake_of(arm: Arm) -> Lake:
 def champion_of(arm: Arm) -> str:
     """Return the arm's champion."""
     return json.loads(arm.flywheel("status", "--json"))["champion"]
+
+
+def measured_row(arm: Arm, version: str, measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What every table of arms has: a policy's success on test seeds, and the trajectories that its arm collected."""
+    return {
+        "arm": arm.name,
+        "seed": arm.seed,
+        "policy": version,
+        "success": measured["success"],
+        "95 %": "{:.2f} to {:.2f}".format(*measured["ci"]),
+        "trajectories": sum(row["trajectories"] for row in arm.iterations()),
+        "ci": measured["ci"],
+        "tasks": measured["tasks"],
+        "plays": measured["plays"],
+    }
 
 
 def trained_samples(arm: Arm, since: int) -> float:

@@ -3,7 +3,8 @@
 All arms of a run seed continue from the same champion, supervised iterations from the config's base. `explorer data`
 has no trajectory of the policy, and `uniform` no curriculum. After the last iteration each arm's champion is measured
 greedily. Differences are means over run seeds with intervals by Student's t, and p-values with Holm's correction
-over the arms. No choice used these run seeds (31 and up) and test seeds (6,000,000 and up).
+over the arms. No choice used these run seeds (31 and up) and test seeds (6,000,000 and up). Sandbox steps are printed;
+they may differ between arms.
 
 Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
 """
@@ -17,7 +18,7 @@ from scipy import stats
 
 from benchmarks.arms import Arm
 from benchmarks.harness import Bar, finish
-from benchmarks.learning._start import branch, champion_of, lake_of, start_of
+from benchmarks.learning._start import branch, champion_of, lake_of, measured_row, start_of
 from benchmarks.learning.curriculum import run_seeds
 from schemas.config import load_config
 
@@ -80,19 +81,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _row(arm: Arm, options: argparse.Namespace, tasks: tuple[str, ...]) -> dict[str, Any]:
-    version, turned = champion_of(arm), arm.iterations()
-    measured = arm.measure(version, tasks, options.test_seeds, FIRST_TEST_SEED)
-    lake = lake_of(arm)
-    steps = sum(lake.read("trajectories", ["n_steps"])["n_steps"].to_pylist())
-    return {
-        "arm": arm.name,
-        "seed": arm.seed,
-        "policy": version,
-        "success": measured["success"],
-        "95 %": "{:.2f} to {:.2f}".format(*measured["ci"]),
-        "trajectories": sum(row["trajectories"] for row in turned),
-        "sandbox steps": steps,
-        "stages s": sum(row["wall_s"] for row in turned),
-        "tasks": {task: value["success"] for task, value in measured["tasks"].items()},
-        "plays": measured["plays"],
-    }
+    version = champion_of(arm)
+    row = measured_row(arm, version, arm.measure(version, tasks, options.test_seeds, FIRST_TEST_SEED))
+    steps = sum(lake_of(arm).read("trajectories", ["n_steps"])["n_steps"].to_pylist())
+    return {**row, "sandbox steps": steps, "stages s": sum(one["wall_s"] for one in arm.iterations())}

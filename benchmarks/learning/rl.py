@@ -11,7 +11,7 @@ import math
 
 from benchmarks.arms import Arm
 from benchmarks.harness import Bar, finish
-from benchmarks.learning._start import branch, champion_of, start_of, trained_samples
+from benchmarks.learning._start import branch, champion_of, measured_row, start_of, trained_samples
 from benchmarks.paired import Difference, Key, difference
 from schemas.config import load_config
 
@@ -60,21 +60,8 @@ def _row(
     for task, seed, success in measured["plays"]:
         if success is not None:
             trajectories.setdefault(arm.name, {})[arm.seed, task, seed] = success
-    turned = arm.iterations()
-    rates = [row["verified"]["rate"] for row in turned if row["verified"]]
-    return {
-        "arm": arm.name,
-        "seed": arm.seed,
-        "policy": version,
-        "success": measured["success"],
-        "95 %": "{:.2f} to {:.2f}".format(*measured["ci"]),
-        "trajectories": sum(row["trajectories"] for row in turned),
-        "passes": None,
-        "P(V=1)": rates[-1] if rates else None,
-        "ci": measured["ci"],
-        "tasks": measured["tasks"],
-        "plays": measured["plays"],
-    }
+    rates = [row["verified"]["rate"] for row in arm.iterations() if row["verified"]]
+    return {**measured_row(arm, version, measured), "passes": None, "P(V=1)": rates[-1] if rates else None}
 
 
 def _lower(gap: Difference) -> tuple[float, float]:

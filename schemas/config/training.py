@@ -332,7 +332,7 @@ class PretrainConfig(StepSection):
     questions: Count = 16
     """Maximum questions about one screen, which share its encoding."""
     typing: Whole = 2
-    """Questions about one screen that give a text and ask to type it. Without them a base learns hardly to copy."""
+    """Questions about one screen that give a text and ask to type it. Without them a base hardly learns to copy."""
     kinds: Whole = 2
     """Maximum questions about one screen that ask for the place of the only element of a kind."""
     pairs: Share = 0.15

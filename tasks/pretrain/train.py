@@ -238,7 +238,7 @@ def _write_samples(
 
 
 def order_of(sizes: Sequence[tuple[int, int]], settings: PretrainConfig, schedule: Schedule, seed: int) -> list[int]:
-    """Draw the screens of all steps, so that the pictures of a step have one size.
+    """Draw the screens of all steps, so that the pictures of a step have one size if crops do not grow.
 
     Args:
         sizes: width and height of each screen in pixels.

@@ -360,7 +360,7 @@ class PageBatcher(ReplyTokens):
                     yield token, cell, LETTERS[character], line.font_px
 
     def _crop(self, seed: int, step: int) -> tuple[int, int]:
-        """Draws the largest width and height of a step's pictures, each area in inverse proportion to its work."""
+        """Draws the largest width and height of a step's pictures. An area is the rarer, the more time it takes."""
         draw, settings = random.Random(hash((seed, -1 - step))), self._settings
         factor = (1 - draw.random() * (1 - settings.crop_growth**-2)) ** -0.5
         wide, high = (round(side * factor / self.block) for side in (settings.crop_width, settings.crop_height))
