@@ -20,6 +20,7 @@ from benchmarks.arms import Arm
 from benchmarks.harness import Bar, finish
 from benchmarks.learning._start import branch, champion_of, lake_of, measured_row, start_of
 from benchmarks.learning.curriculum import run_seeds
+from benchmarks.learning.rl import ABOVE
 from schemas.config import load_config
 
 FIRST_SEED, FIRST_TEST_SEED = 31, 6_000_000
@@ -30,8 +31,6 @@ ARMS: Mapping[str, Sequence[str]] = {
     "uniform": ("curriculum.method=uniform", "train.task_balance=0"),
 }
 """Overrides of each arm; the loop is compared with all others."""
-ABOVE = 1e-3
-"""Bar of the lower end of an interval: a difference of exactly 0 is no gain."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,9 +50,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def differences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Subtracts each arm's success from the loop's, paired by run seed; no interval from a single seed."""
+    """Subtracts each other arm's success from the loop's, paired by run seed; no interval from a single seed."""
     found = []
-    for name in dict.fromkeys(row["arm"] for row in rows if row["arm"] != LOOP):
+    for name in dict.fromkeys(row["arm"] for row in rows if row["arm"] in ARMS and row["arm"] != LOOP):
         ours, theirs = ({row["seed"]: row["success"] for row in rows if row["arm"] == one} for one in (LOOP, name))
         gaps = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
         if not gaps:

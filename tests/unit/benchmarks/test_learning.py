@@ -37,7 +37,7 @@ def test_p_values_are_corrected_by_holm_as_in_statsmodels() -> None:
 
 
 def test_an_arm_is_compared_with_the_loop_by_run_seed() -> None:
-    success = {"loop": [0.8, 0.7, 0.9], "explorer data": [0.7, 0.6, 0.7], "uniform": [0.9]}
+    success = {"start": [0.1, 0.1, 0.1], "loop": [0.8, 0.7, 0.9], "explorer data": [0.7, 0.6, 0.7], "uniform": [0.9]}
     rows = [
         {"arm": arm, "seed": seed, "success": one} for arm, values in success.items() for seed, one in enumerate(values)
     ]
