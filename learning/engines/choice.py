@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from learning.algorithms.method import DataSource, Optimizer, method_of
 from models.tiny.layout import is_tiny, read_config
+from schemas.config.hub import SMALL
 from schemas.config.policy import PolicyConfig
 from schemas.config.section import changed_keys
 from schemas.config.training import TrainConfig
@@ -22,7 +23,8 @@ OTHERS_ONLY = (
     "lora.rank", "token_cap", "share_prompts", "replicas", "compiled", "experts", "activation_checkpointing",
     "precision", "device", "memory",
 )  # fmt: skip
-"""Options and sections of `train` that the small policy does not read; `device` counts only if it is a GPU."""
+"""Options and sections of `train` that the small policy does not read, but for `memory.freeze_vision`; `device` counts
+only if it is a GPU."""
 
 
 def engine_of(job: "Job", rank: int, world: int) -> "Engine":
@@ -53,11 +55,16 @@ def check_training(train: TrainConfig, base: str) -> float:
     """Returns the learning rate of trainings of this `policy.base`.
 
     Raises:
-        UsageError: the config sets an option that the method or the model does not have. The check comes before any
-    cost arises.
+        UsageError: the config sets an option that the method or the model does not have, or freezes a vision tower with
+            random weights. The check comes before any cost arises.
     """
     small = is_small(base)
     check_options(train, small)
+    if train.memory.freeze_vision and base == SMALL:
+        raise UsageError(
+            "`train.memory.freeze_vision` is true, and `policy.base=tiny` has random weights.",
+            "Set it to false, or begin from a base: policy.base=pretrained.",
+        )
     if method_of(train).source is DataSource.PAGES:
         raise UsageError(
             f"`train.method={train.method}` makes a base from rendered pages, not from trajectories.",
@@ -86,7 +93,7 @@ def unsliced(policy: PolicyConfig, train: TrainConfig, parent: Path) -> str:
 
 def is_small(base: str) -> bool:
     """Checks whether a `policy.base` is the small policy; raises `CheckpointError` if it cannot be read."""
-    return base == "tiny" or is_tiny(read_config(Path(base)))
+    return base == SMALL or is_tiny(read_config(Path(base)))
 
 
 def check_options(train: TrainConfig, small: bool) -> None:
@@ -105,5 +112,9 @@ def without_ignored(train: TrainConfig, small: bool) -> TrainConfig:
 
 def _set_in_vain(train: TrainConfig, small: bool) -> list[str]:
     found = changed_keys(train, TrainConfig(), OTHERS_ONLY if small else SMALL_ONLY)
-    plain = {"device": train.device != "cuda", "compiled": train.compiled is not True}  # as the small policy trains
+    plain = {
+        "device": train.device != "cuda",  # as the small policy trains
+        "compiled": train.compiled is not True,
+        "memory.freeze_vision": True,
+    }
     return [key for key in found if not plain.get(key)]

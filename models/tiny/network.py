@@ -230,14 +230,24 @@ class TinyNet:
         """Lists name and shape of every tensor in the order of `flat`."""
         return [part for name in self.leaves for part in self._parts[name].items()]
 
-    def gradients(self) -> Tensor:
-        """Makes all leaves accumulate their gradients in one flat tensor, and returns this tensor."""
+    def gradients(self, vision: bool = True) -> Tensor:
+        """Makes all leaves accumulate their gradients in one flat tensor, and returns this tensor; without `vision`,
+        the gradient of the vision tower and its merger stays 0."""
         flat, offset = torch.zeros_like(self.flat), 0
-        for leaf in self.leaves.values():
-            leaf.requires_grad_()
+        for name, leaf in self.leaves.items():
+            leaf.requires_grad_(vision or not name.startswith(VISION))
             leaf.grad = flat[offset : offset + leaf.numel()].view_as(leaf)
             offset += leaf.numel()
         return flat
+
+    def vision_ranges(self) -> list[slice]:
+        """Lists the parts of `flat` that hold the vision tower and its merger."""
+        found, offset = [], 0
+        for name, leaf in self.leaves.items():
+            if name.startswith(VISION):
+                found.append(slice(offset, offset + leaf.numel()))
+            offset += leaf.numel()
+        return found
 
     def see(self, patches: Tensor, grid: Grid) -> Tensor:
         """Encodes screens: (B, rows * columns, 3 * patch ** 2) to (B, tokens, hidden), one token per merged block."""

@@ -11,7 +11,8 @@ from schemas.registry import Registry, seam
 
 
 class MemoryConfig(Section):
-    """Memory options of training (docs/memory.md); not for the small policy. `flywheel plan` chooses them."""
+    """Memory options of training (docs/memory.md); for the small policy only `freeze_vision`. `flywheel plan` chooses
+    them."""
 
     frozen: Literal["float32", "bfloat16", "nf4"] = "float32"
     """Precision of frozen weights: the base of adapters, and a frozen vision tower. `float32`: 4 bytes per weight.
@@ -19,7 +20,8 @@ class MemoryConfig(Section):
     language model's blocks are rounded to 4 bits, 0.56 bytes per weight, and everything else is in bfloat16. The saved
     policy has the rounded weights with the adapters merged in."""
     freeze_vision: bool = False
-    """Freeze the vision tower and its merger. A frozen tower needs no gradients, moments or stored activations."""
+    """Freeze the vision tower and its merger. A frozen tower needs no gradients, moments or stored activations. The
+    small policy then trains twice as fast. Its tower must know screens already, as a base's does."""
     offload: bool = False
     """Keep the fp32 weights, their gradients and moments in host memory, and run the optimiser there. The GPU holds
     only the copies that it computes with. Needs a GPU, and no adapters."""

@@ -58,11 +58,15 @@ def check_base(config: Config, lake: Lake) -> None:
     """Refuse a training that cannot succeed, before anything is spent.
 
     Raises:
-        UsageError: the lake has no pages, or none of a split; a screen is too large; or the sizes make too large a
-            policy.
+        UsageError: the lake has no pages, or none of a split; a screen is too large; the sizes make too large a
+            policy; or the vision tower is frozen.
         CheckpointError: `policy.base` is another model, or a tensor is missing.
     """
     settings = config.train.pretrain
+    if config.train.memory.freeze_vision:
+        raise UsageError(
+            "`train.memory.freeze_vision` is true, and a base's vision tower learns letters.", "Set it to false."
+        )
     counts = {split: lake.count("pages", {"split": split}) for split in SPLITS}
     for split, count in counts.items():
         if not count:

@@ -94,6 +94,9 @@ class FlatOptimizer:
             [block for block in blocks if self._own.start <= block.start < self._own.stop], self._own.start
         )
         self._adam = [Adam(part, decay) for part, decay in zip(self._rest, (config.weight_decay, 0.0), strict=True)]
+        frozen = net.vision_ranges() if config.memory.freeze_vision else []
+        self._frozen = [(part, self.master[part].clone()) for part in frozen]
+        """Weights that weight decay must not change either."""
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float) -> float:
@@ -109,6 +112,8 @@ class FlatOptimizer:
         self._momentum.lerp_(matrices, 1 - MOMENTUM)
         update = self._orthogonal(matrices.lerp_(self._momentum, MOMENTUM))
         self._matrices.mul_(1 - rate * self._config.weight_decay).add_(update, alpha=-rate)
+        for part, weights in self._frozen:
+            self.master[part] = weights
         self._hand_on()
         return norm
 

@@ -77,6 +77,17 @@ def test_the_trained_checkpoint_differs_from_its_parent_and_knows_its_job(folder
     )
 
 
+def test_a_frozen_vision_tower_keeps_its_bytes_and_the_text_stack_learns(folder: Path) -> None:
+    plan = job(folder, steps=2)
+    memory = plan.train.memory.model_copy(update={"freeze_vision": True})
+    plan = plan.model_copy(update={"train": plan.train.model_copy(update={"memory": memory})})
+    train(plan)
+    before, after = (load_file(path / "model.safetensors") for path in (plan.parent, plan.out))
+    same = {name: torch.equal(before[name], after[name]) for name in before}
+    assert all(kept for name, kept in same.items() if ".visual." in name)
+    assert not any(kept for name, kept in same.items() if name.endswith("_proj.weight") and ".visual." not in name)
+
+
 def test_plain_transformers_loads_what_was_trained_with_the_same_logits(folder: Path) -> None:
     from transformers import AutoModelForImageTextToText
 

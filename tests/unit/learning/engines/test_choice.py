@@ -9,6 +9,8 @@ from learning.algorithms.method import LORA_RATE, METHODS, Method, method_of
 from learning.data.sample import read_samples
 from learning.engines.choice import SMALL_ONLY, check_options, check_training, without_ignored
 from models.random_vlm import build_random
+from schemas.config.hub import SMALL
+from schemas.config.policy import BASE
 from schemas.config.training import StepSection, TrainConfig
 from schemas.failure import CheckpointError, UsageError
 from tests.fixtures.sentences import Sentences
@@ -113,7 +115,7 @@ OF_THE_SMALL_POLICY: dict[str, Any] = {
 OF_THE_OTHERS: dict[str, Any] = {
     "lora.rank": {"lora": {"rank": 4}}, "token_cap": {"token_cap": 64},
     "activation_checkpointing": {"activation_checkpointing": True}, "precision": {"precision": "bfloat16"},
-    "device": {"device": "cuda"},
+    "device": {"device": "cuda"}, "memory.moments": {"memory": {"moments": "8bit"}},
 }  # fmt: skip
 VAIN = [
     *((False, name, {name: value}) for name, value in OF_THE_SMALL_POLICY.items()),
@@ -135,6 +137,13 @@ def test_an_option_that_the_model_does_not_have_is_refused_by_name_and_reset_whe
         check_options(config, small)
     assert without_ignored(config, small) == train(steps=5)
     assert without_ignored(config, not small) == config
+
+
+def test_the_small_policy_freezes_its_vision_tower_unless_its_weights_are_random() -> None:
+    frozen = train(memory={"freeze_vision": True})
+    assert check_training(frozen, str(BASE)) == 2e-3
+    with pytest.raises(UsageError, match=r"`policy\.base=tiny` has random weights"):
+        check_training(frozen, SMALL)
 
 
 def test_a_base_is_known_by_its_architecture(tmp_path: Path) -> None:

@@ -105,6 +105,14 @@ def test_a_screen_larger_than_the_largest_is_refused_by_its_page(tmp_path: Path)
         check_base(config, Lake.open(config.lake))
 
 
+def test_a_base_with_a_frozen_vision_tower_is_refused(tmp_path: Path) -> None:
+    config = lake_of(tmp_path)
+    memory = config.train.memory.model_copy(update={"freeze_vision": True})
+    config = config.model_copy(update={"train": config.train.model_copy(update={"memory": memory})})
+    with pytest.raises(UsageError, match=r"train\.memory\.freeze_vision"):
+        check_base(config, Lake.open(config.lake))
+
+
 def test_bases_that_are_another_model_or_miss_a_tensor_or_make_no_grid_are_refused(tmp_path: Path) -> None:
     config = lake_of(tmp_path)
     lake = Lake.open(config.lake)

@@ -53,6 +53,18 @@ def test_a_step_moves_every_section_against_the_gradient(net: TinyNet) -> None:
         assert float((moved * slope).sum()) < 0
 
 
+def test_weight_decay_leaves_a_frozen_vision_tower_as_it_is(net: TinyNet) -> None:
+    memory = TRAIN.memory.model_copy(update={"freeze_vision": True})
+    optimizer = FlatOptimizer(net, TRAIN.model_copy(update={"weight_decay": 0.5, "memory": memory}))
+    before, frozen = optimizer.master.clone(), torch.zeros(len(net.flat), dtype=torch.bool)
+    for part in net.vision_ranges():
+        frozen[part] = True
+    assert 0 < int(frozen.sum()) < len(frozen)
+    optimizer.step(torch.ones(len(net.flat)), 1e-3)
+    assert torch.equal(optimizer.master[frozen], before[frozen])
+    assert float((optimizer.master[~frozen] != before[~frozen]).float().mean()) > 0.9
+
+
 def test_adamw_moves_a_weight_as_torch_s_own_does() -> None:
     torch.manual_seed(0)
     one = torch.randn(100)
