@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,11 @@ from environments.openenv.wire import BlockingClient
 from tests.command import Call
 
 COMMAND = [sys.executable, "-m", "apps.cli", "serve-sandboxes"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_without_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.slow

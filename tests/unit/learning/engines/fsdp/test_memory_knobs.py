@@ -348,12 +348,11 @@ def test_what_cannot_hold_is_refused_by_name(settings: dict[str, Any], message: 
         {"logits_chunk": 8},
         {"offload": True},
         {"moments": "8bit"},
-        {"freeze_vision": True},
-        {"freeze_vision": True, "frozen": "bfloat16"},
+        {"frozen": "bfloat16", "freeze_vision": True},
     ],
 )
-def test_the_small_policy_has_none_of_them(memory: dict[str, Any], tmp_path: Path) -> None:
+def test_the_small_policy_has_none_of_the_others(memory: dict[str, Any], tmp_path: Path) -> None:
     samples.parent(tmp_path)
     plan = samples.job(tmp_path, memory=MemoryConfig(**memory))
-    with pytest.raises(UsageError, match=rf"train\.memory\.({'|'.join(memory)})"):
+    with pytest.raises(UsageError, match=rf"train\.memory\.{next(iter(memory))}`"):
         train(plan)
