@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator, Sequence
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -106,7 +107,7 @@ def _table(table: Table) -> str:
 def _section(prefix: str, section: type[BaseModel], title: str = "", doc: str = "") -> list[str]:
     lines = [
         f"## {title or prefix.rstrip('.') or 'top level'}\n",
-        (doc or section.__doc__ or "").partition("\n\n")[0].strip() + "\n",
+        cleandoc((doc or section.__doc__ or "").partition("\n\n")[0]) + "\n",
         "| key | default | |",
         "|---|---|---|",
     ]

@@ -11,8 +11,8 @@ from schemas.registry import Registry, seam
 
 
 class MemoryConfig(Section):
-    """Memory options of training (docs/memory.md); for the small policy only `freeze_vision`. `flywheel plan` chooses
-    them."""
+    """Memory options of training (docs/memory.md), of which the small policy has `freeze_vision`. `flywheel plan`
+    chooses them."""
 
     frozen: Literal["float32", "bfloat16", "nf4"] = "float32"
     """Precision of frozen weights: the base of adapters, and a frozen vision tower. `float32`: 4 bytes per weight.
