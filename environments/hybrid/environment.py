@@ -33,6 +33,10 @@ TEMPLATES: Mapping[str, Template] = {
 class HybridConfig(ChromiumConfig):
     """A workspace with files, local pages, an editor and an isolated shell (docs/hybrid.md)."""
 
+    width: Annotated[int, Field(ge=320, le=4096)] = 640
+    """Width of the screen, in pixels."""
+    height: Annotated[int, Field(ge=240, le=4096)] = 480
+    """Height of the screen, in pixels."""
     command_s: Positive = 5.0
     """Maximum seconds of a shell command; a longer command is stopped."""
     memory_mib: Annotated[int, Field(ge=64)] = 256
@@ -50,6 +54,11 @@ class HybridConfig(ChromiumConfig):
         if self.command_s + STOPS_S > self.step_timeout_s:
             raise ValueError(f"step_timeout_s is {self.step_timeout_s:g}: command_s and {STOPS_S:g} s more must fit")
         return self
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the screen, in pixels."""
+        return self.width, self.height
 
     @property
     def limits(self) -> SandboxLimits:
@@ -77,7 +86,9 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
 
     def sandbox(self, browser: Browser) -> Sandbox:
         """Makes a sandbox with a page and a sandboxed shell."""
-        return HybridSandbox(browser, self.config, self.templates, self.config.limits, self.config.command_s)
+        return HybridSandbox(
+            browser, self.config, self.config.size, self.templates, self.config.limits, self.config.command_s
+        )
 
     def probes(self) -> Sequence[Probe]:
         """Checks the browser, and that a shell can be isolated, before anything is started."""

@@ -171,7 +171,6 @@ async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: Sandbox
     return tuple(answers) if isinstance(answers, list) else ()
 
 
-WIDTH, HEIGHT = 640, 480
 MOST_LINKS = 8
 """Maximum length of a chain of links that is followed."""
 HERE = Path(__file__).parent
@@ -183,13 +182,13 @@ class HybridSandbox(BrowserSandbox):
     Args:
         browser: the browser that opens the page.
         config: time limits.
+        size: width and height of the screen in pixels.
         templates: the available tasks, by name.
         limits: limits of the shell's sandbox.
         command_s: seconds that a command may take.
         mounts: further folders of the shell's sandbox.
     """
 
-    kind = PageKind(WIDTH, HEIGHT, (HERE / "workspace.css").as_uri(), "")
     _elements = "world.__workspace.elements()"
     instance: HybridInstance
     """The started task."""
@@ -199,12 +198,14 @@ class HybridSandbox(BrowserSandbox):
         self,
         browser: Browser,
         config: ChromiumConfig,
+        size: tuple[int, int],
         templates: Mapping[str, Template],
         limits: SandboxLimits,
         command_s: float,
         mounts: Mounts = EVERYTHING,
     ) -> None:
         super().__init__(browser, config)
+        self.kind = PageKind(*size, (HERE / "workspace.css").as_uri(), "")
         self._templates = templates
         self._jail_limits, self._command_s, self._mounts = limits, command_s, mounts
         self._moves: Iterator[Move] = iter(())

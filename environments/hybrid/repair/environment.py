@@ -95,7 +95,7 @@ class RepairSandbox(HybridSandbox):
 
     def __init__(self, browser: Browser, environment: "RepairEnvironment") -> None:
         config = environment.repairs
-        super().__init__(browser, config, {}, config.limits, config.command_s)
+        super().__init__(browser, config, config.size, {}, config.limits, config.command_s)
         self._environment = environment
 
     async def reason(self) -> str:

@@ -227,7 +227,7 @@ class UdaHybridSandbox(HybridSandbox):
 
     def __init__(self, browser: Browser, environment: "UdaHybridEnvironment") -> None:
         config = environment.settings
-        super().__init__(browser, config, {}, config.limits, config.command_s, MOUNTS)
+        super().__init__(browser, config, config.size, {}, config.limits, config.command_s, MOUNTS)
         self._environment = environment
         self._started: tuple[UdaBundle, UdaWorkspace] | None = None
 

@@ -219,6 +219,23 @@ def test_a_seed_looks_the_same_again_and_so_do_its_steps() -> None:
     assert (first, second) == (again, after) and first != second
 
 
+@pytest.mark.parametrize("size", [(320, 240), (900, 300)])
+def test_a_workspace_of_another_size_shows_all_of_its_parts_and_is_worked_in(size: tuple[int, int]) -> None:
+    async def work() -> tuple[tuple[int, int], list[tuple[str, float]], Outcome]:
+        environment = hybrid(1, 1, width=size[0], height=size[1])
+        async with SandboxPool([environment]) as pool, pool.lease(environment.task("files-open"), 1) as sandbox:
+            assert isinstance(sandbox, HybridSandbox)
+            seen = await sandbox.observe(elements=True)
+            edges = [(one.name, max(one.box[2], one.box[3])) for one in seen.elements]
+            return Image.open(io.BytesIO(seen.png)).size, edges, await solve(sandbox)
+
+    drawn, edges, outcome = run(work())
+    assert drawn == size and outcome.reaches(1)
+    assert {"Address", "Command", "Back"} <= {name for name, _ in edges}
+    right = {name: edge for name, edge in edges if name in ("Address", "Command")}
+    assert all(edge < 1 for edge in right.values()), right  # no field reaches beyond the screen
+
+
 def test_a_wrong_answer_ends_the_task_without_a_reward() -> None:
     async def work(sandbox: HybridSandbox) -> None:
         await sandbox.conclude(act.Finished(content="nowhere"))

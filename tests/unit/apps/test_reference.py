@@ -40,9 +40,9 @@ def test_the_short_file_has_the_keys_that_are_set_and_those_that_most_users_set(
 
 
 @pytest.mark.parametrize("profile", ["laptop", "smoke", "miniwob"])
-def test_the_short_file_has_25_lines_and_takes_sections_of_the_documents(profile: str) -> None:
+def test_the_short_file_has_26_lines_and_takes_sections_of_the_documents(profile: str) -> None:
     text = commented(load_config(profile, [], {}), full=False)
-    assert text.count("\n") <= 25
+    assert text.count("\n") <= 26
     more = tomllib.loads(text + '[environments.mine]\nkind = "fake"\n')
     assert more["environments"]["mine"] == {"kind": "fake"}
 
