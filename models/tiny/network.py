@@ -250,18 +250,19 @@ class TinyNet:
         return found
 
     def see(self, patches: Tensor, grid: Grid) -> Tensor:
-        """Encodes screens: (B, rows * columns, 3 * patch ** 2) to (B, tokens, hidden), one token per merged block."""
+        """Encodes screens: (B, rows * columns, 3 * patch ** 2) to (B, tokens, hidden), one token per merged block.
+
+        Equal windows, such as those of a plain background, are encoded once.
+        """
         w, vision = self.leaves, self.vision
         tables, activate = self._grid(grid), _activation(vision["hidden_act"])
+        x, mask, numbers = patches.to(self.dtype), None, None
+        if self.windowed:
+            x, mask, numbers = self._different_windows(x, grid)
         kernel = w[f"{VISION}patch_embed.proj.weight"].flatten(1)
-        x = F.linear(patches.to(self.dtype), kernel, w.get(f"{VISION}patch_embed.proj.bias"))
+        x = F.linear(x, kernel, w.get(f"{VISION}patch_embed.proj.bias"))
         if tables.spread is not None:
             x = x + tables.spread @ w[f"{VISION}pos_embed.weight"]
-        if self.windowed:
-            x = self._into_windows(x, grid)
-        width, mask = x.shape[-1], tables.mask
-        if mask is not None:
-            mask = mask.repeat(len(patches), 1, 1, 1)
         for layer in range(vision["depth"]):
             at = f"{VISION}blocks.{layer}."
             qkv = self.product(self._vision_norm(x, f"{at}norm1"), f"{at}attn.qkv")
@@ -277,9 +278,11 @@ class TinyNet:
                 x = x + self.product(activate(self.product(y, f"{at}{MLP}linear_fc1")), f"{at}{MLP}linear_fc2")
         norm, first, second = (f"{VISION}merger.{part}" for part in MERGERS[self.config["model_type"]])
         x = self._vision_norm(x, norm)
-        x = self._out_of_windows(x, grid) if self.windowed else x
-        x = x.reshape(len(patches), -1, width * vision["spatial_merge_size"] ** 2)
-        return self.product(F.gelu(self.product(x, first)), second)
+        x = x.reshape(len(x), -1, x.shape[-1] * vision["spatial_merge_size"] ** 2)
+        x = self.product(F.gelu(self.product(x, first)), second)
+        if numbers is not None:
+            x = repeated(x, numbers)
+        return self._out_of_windows(x, grid) if self.windowed else x
 
     def lead(self, screens: Tensor, rows: int) -> Tensor:
         """Joins the screens of each row, each after its start tokens: (rows * n, tokens, hidden) to (rows, n *
@@ -311,10 +314,33 @@ class TinyNet:
         x = x.view(len(x), down, high, across, wide, -1).transpose(2, 3)
         return x.reshape(len(x) * down * across, high * wide * merge**2, -1)
 
+    def _different_windows(self, patches: Tensor, grid: Grid) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Selects the windows of screens that differ in their patches or their padding.
+
+        Returns:
+            Patches of these n windows, as by `_into_windows`; their mask, if any window is padded; and the number of
+            each of the B * windows windows among them, or None if all are selected.
+        """
+        x, mask = self._into_windows(patches, grid), self._grid(grid).mask
+        contents = x.flatten(1)
+        if mask is not None:
+            mask = mask.repeat(len(patches), 1, 1, 1)
+            contents = torch.cat([contents, mask.flatten(1)], dim=1)
+        known: dict[bytes, int] = {}
+        numbers = [known.setdefault(row.tobytes(), len(known)) for row in contents.view(torch.uint8).numpy()]
+        count = -(-len(known) // MULTIPLE) * MULTIPLE
+        if count >= len(x):
+            return x, mask, None
+        chosen = torch.zeros(count, dtype=torch.long)  # window 0 fills the rest
+        places = torch.tensor(numbers)
+        chosen[places] = torch.arange(len(x))  # any of equal windows
+        return x[chosen], None if mask is None else mask[chosen], places
+
     def _out_of_windows(self, x: Tensor, grid: Grid) -> Tensor:
-        """Undoes `_into_windows`, (B, image tokens, patches of a token * width)."""
+        """Orders tokens by screen, (B * windows, tokens of a window, hidden) to (B, tokens, hidden), without those of
+        the windows' padding."""
         merge, (down, across, high, wide) = self.vision["spatial_merge_size"], self._windows(grid)
-        x = x.view(-1, down, across, high, wide, merge**2 * x.shape[-1]).transpose(2, 3)
+        x = x.view(-1, down, across, high, wide, x.shape[-1]).transpose(2, 3)
         x = x.reshape(len(x), down * high, across * wide, -1)
         return x[:, : grid.rows // merge, : grid.columns // merge].flatten(1, 2)
 
@@ -492,6 +518,25 @@ class _Rotate(torch.autograd.Function):
         cosine, sine = ctx.saved_tensors
         gradient = gradients[0]
         return (gradient * cosine).add_((gradient * sine).roll(gradient.shape[-1] // 2, -1)), None, None
+
+
+class _Repeat(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, numbers: Tensor) -> Tensor:
+        ctx.save_for_backward(numbers)
+        ctx.count = len(x)
+        return x[numbers]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (numbers,) = ctx.saved_tensors
+        summed = gradients[0].new_zeros(ctx.count, *gradients[0].shape[1:], dtype=torch.float32)
+        return summed.index_add_(0, numbers, gradients[0].float()).to(gradients[0].dtype), None
+
+
+def repeated(x: Tensor, numbers: Tensor) -> Tensor:
+    """Returns the rows of these numbers; gradients of a row that is taken several times are summed in fp32."""
+    return _Repeat.apply(x, numbers)  # type: ignore[return-value]
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:

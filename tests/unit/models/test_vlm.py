@@ -97,6 +97,31 @@ def test_a_window_larger_than_the_screen_costs_no_more_than_the_screen(tmp_path:
     torch.testing.assert_close(net.see(patches, Grid(16, 24)).flatten(0, 1), found, rtol=1e-4, atol=1e-4)
 
 
+def test_equal_windows_are_encoded_once_with_the_tokens_and_gradients_of_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    build_tiny(WINDOWS, TEXTS, 0, tmp_path / "tiny")
+    net, grid = TinyNet.load(tmp_path / "tiny", torch.float32), Grid(32, 36)
+    patches = torch.zeros(2, 32 * 36, 48)  # 4 x 5 windows each, the last of a row with padding
+    patches[0, 200:210] = torch.randn(10, 48, generator=torch.Generator().manual_seed(0))
+    tower = AutoModelForImageTextToText.from_pretrained(tmp_path / "tiny", dtype=torch.float32).model.visual
+    expected = tower(patches.flatten(0, 1), grid_thw=torch.tensor([[1, 32, 36]] * 2)).pooler_output
+    encoded, product = list[int](), net.product
+    monkeypatch.setattr(net, "product", lambda x, name: (encoded.append(len(x)), product(x, name))[1])
+    net.gradients()
+    found = net.see(patches, grid)
+    assert set(encoded) == {16}, "of 40 windows"
+    torch.testing.assert_close(found.flatten(0, 1), expected, rtol=1e-4, atol=1e-4)
+    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    (found.flatten(0, 1) * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for name, stock in (("merger.mlp.2", tower.merger.mlp[2]), ("blocks.0.attn.proj", tower.blocks[0].attn.proj)):
+        ours = net.leaves[f"model.visual.{name}.weight"].grad
+        torch.testing.assert_close(ours, stock.weight.grad, rtol=1e-3, atol=1e-3)
+
+
 def test_both_releases_names_of_tensors_are_read(directory: Path, tmp_path: Path) -> None:
     from transformers import AutoModelForImageTextToText
 
