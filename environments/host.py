@@ -1,6 +1,7 @@
 """Define hosts of sandboxes, such as a browser that is replaced when it dies; a host may have no process."""
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Generic, Protocol, TypeVar, final
@@ -11,6 +12,8 @@ from schemas.failure import FlywheelError, SandboxFailure
 
 ANSWERS_S = 10.0
 """Time limit of a health check in seconds; a healthy process answers within milliseconds, even if it is busy."""
+MEASURED_S = 1.0
+"""Maximum age in seconds of a measurement of memory, which walks over all processes of the machine."""
 
 
 class Host(ABC):
@@ -120,6 +123,8 @@ class ProcessHost(Host, Generic[P]):
 
     def __init__(self) -> None:
         self._process: P | None = None
+        self._measured = -1, 0.0, 0.0
+        """Pid, time and memory of the last measurement."""
         self._reviving = asyncio.Lock()
 
     @abstractmethod
@@ -137,8 +142,14 @@ class ProcessHost(Host, Generic[P]):
 
     @property
     def memory_mb(self) -> float | None:
-        """Returns the memory of the process and its descendants."""
-        return memory_mb(self._process.pid) if self._process is not None else None
+        """Returns the memory of the process and its descendants, measured at most `MEASURED_S` ago, since each of its
+        sandboxes asks."""
+        if self._process is None:
+            return None
+        pid, now = self._process.pid, time.monotonic()
+        if self._measured[0] != pid or now - self._measured[1] > MEASURED_S:
+            self._measured = pid, now, memory_mb(pid)
+        return self._measured[2]
 
     async def healthy(self) -> bool:
         """Checks whether the process answers; a stopped or hanging process is alive but does not."""

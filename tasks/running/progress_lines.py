@@ -51,7 +51,7 @@ def _print_lines(begin: str, over: threading.Event) -> None:
     console.log_progress(begin)
     printed = time.monotonic()
     while not over.wait(min(_POLL_S, every_s)):
-        text = pace.line(CURRENT.read())
+        text = pace.line(CURRENT.read(leases=False))
         if text not in ("", last) and time.monotonic() - printed >= every_s:
             console.log_progress(text)
             printed, last = time.monotonic(), text

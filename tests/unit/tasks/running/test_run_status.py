@@ -49,6 +49,19 @@ def test_a_bar_tells_how_far_it_has_come_where_nobody_sees_it() -> None:
     assert (CURRENT.read().stage, CURRENT.read().total) == ("", None)
 
 
+def test_a_status_without_leases_measures_none_of_them() -> None:
+    def shown(number: int) -> Leased:
+        raise AssertionError(number)
+
+    number = list_lease(shown)
+    try:
+        assert CURRENT.read(leases=False).sandboxes == ()
+        with pytest.raises(AssertionError):
+            CURRENT.read()
+    finally:
+        unlist_lease(number)
+
+
 def test_a_curve_stays_short_and_keeps_its_last_point() -> None:
     moment = CurrentStatus()
     for step in range(10 * POINTS + 1):
