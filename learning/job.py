@@ -57,6 +57,12 @@ class Job(BaseModel):
     train: TrainConfig = TrainConfig()
 
     @property
+    def freezes_vision(self) -> bool:
+        """Returns whether a training of the small policy leaves its vision tower as it is."""
+        asked = self.train.memory.freeze_vision
+        return self.policy.given if asked is None else asked
+
+    @property
     def profiles(self) -> Path:
         """Returns the folder of the traces of `train.profile`, next to the checkpoint."""
         return self.out.with_name("profile")

@@ -282,7 +282,7 @@ class MemoryRecipe:
             frozen=4 if memory.frozen == "float32" else 2,
             four_bits=memory.frozen == "nf4",
             moment=EIGHT_BIT if memory.moments == "8bit" else MASTER,
-            freeze_vision=memory.freeze_vision,
+            freeze_vision=bool(memory.freeze_vision),
             offload=memory.offload,
             checkpointing=train.activation_checkpointing,
             logits_chunk=memory.logits_chunk,

@@ -19,9 +19,9 @@ class MemoryConfig(Section):
     `bfloat16`: 2 bytes. Frozen weights compute in `train.precision`. `nf4` (QLoRA) needs adapters: linear layers in the
     language model's blocks are rounded to 4 bits, 0.56 bytes per weight, and everything else is in bfloat16. The saved
     policy has the rounded weights with the adapters merged in."""
-    freeze_vision: bool = False
-    """Freeze the vision tower and its merger. A frozen tower needs no gradients, moments or stored activations. The
-    small policy then trains 1.3 to 1.5 times as fast. Its tower must know screens already, as a base's does."""
+    freeze_vision: bool | None = None
+    """Freeze the vision tower and its merger. A frozen tower needs no gradients, moments or stored activations. If not
+    set, it is frozen if the small policy begins from a base (`policy.base`), whose tower knows screens already."""
     offload: bool = False
     """Keep the fp32 weights, their gradients and moments in host memory, and run the optimiser there. The GPU holds
     only the copies that it computes with. Needs a GPU, and no adapters."""

@@ -125,7 +125,8 @@ def _job(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path) -> tupl
 
     settings = config.train.pretrain
     schedule = method_of(config.train).schedule(config.train, 0, "muon")
-    train = schedule.train.model_copy(update={"batch": settings.batch})
+    memory = schedule.train.memory.model_copy(update={"freeze_vision": False})
+    train = schedule.train.model_copy(update={"batch": settings.batch, "memory": memory})
     parent = _start(config, lake, recipe.pins, folder)
     samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
     seed = seed_of(config, recipe)

@@ -160,8 +160,8 @@ class TinyTrained(TrainedNetwork):
     def __init__(self, job: Job, rank: int, world: int, weights: Mapping[str, Tensor] | None = None) -> None:
         super().__init__(job, rank, world)
         self.net = TinyNet(read_config(job.parent), dict(weights)) if weights else TinyNet.load(job.parent)
-        self._gradient = self.net.gradients(vision=not job.train.memory.freeze_vision)
-        self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
+        self._gradient = self.net.gradients(vision=not job.freezes_vision)
+        self._optimizer = FlatOptimizer(self.net, job.train, rank, world, job.freezes_vision)
 
     def zero(self) -> None:
         """Clears the gradients."""

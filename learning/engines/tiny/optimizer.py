@@ -78,7 +78,9 @@ class FlatOptimizer:
     (ZeRO-1, Rajbhandari et al., arXiv 1910.02054). Tables and vectors are small, so every rank updates all of them.
     """
 
-    def __init__(self, net: TinyNet, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self, net: TinyNet, config: TrainConfig, rank: int = 0, world: int = 1, freeze_vision: bool = False
+    ) -> None:
         self.master = net.flat.detach().to(torch.float32, copy=True)
         """The weights in fp32; of the matrices, only this rank's part is up to date."""
         self._flat, self._config, self._layout = net.flat, config, net.layout()
@@ -94,7 +96,7 @@ class FlatOptimizer:
             [block for block in blocks if self._own.start <= block.start < self._own.stop], self._own.start
         )
         self._adam = [Adam(part, decay) for part, decay in zip(self._rest, (config.weight_decay, 0.0), strict=True)]
-        frozen = net.vision_ranges() if config.memory.freeze_vision else []
+        frozen = net.vision_ranges() if freeze_vision else []
         self._frozen = [(part, self.master[part].clone()) for part in frozen]
         """Weights that weight decay must not change either."""
 

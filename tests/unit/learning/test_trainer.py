@@ -77,14 +77,23 @@ def test_the_trained_checkpoint_differs_from_its_parent_and_knows_its_job(folder
     )
 
 
-def test_a_frozen_vision_tower_keeps_its_bytes_and_the_text_stack_learns(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("base", "asked", "frozen"),
+    [("tiny", None, False), ("tiny", True, True), ("pretrained", None, True), ("pretrained", False, False)],
+)
+def test_the_vision_tower_of_a_base_or_of_a_frozen_policy_keeps_its_bytes_and_the_text_stack_learns(
+    folder: Path, base: str, asked: bool | None, frozen: bool
+) -> None:
     plan = job(folder, steps=2)
-    memory = plan.train.memory.model_copy(update={"freeze_vision": True})
-    plan = plan.model_copy(update={"train": plan.train.model_copy(update={"memory": memory})})
+    memory = plan.train.memory.model_copy(update={"freeze_vision": asked})
+    policy = plan.policy.model_copy(update={"base": base})
+    plan = plan.model_copy(
+        update={"policy": policy, "train": plan.train.model_copy(update={"memory": memory, "weight_decay": 0.5})}
+    )
     train(plan)
     before, after = (load_file(path / "model.safetensors") for path in (plan.parent, plan.out))
     same = {name: torch.equal(before[name], after[name]) for name in before}
-    assert all(kept for name, kept in same.items() if ".visual." in name)
+    assert all(kept for name, kept in same.items() if ".visual." in name) == frozen
     assert not any(kept for name, kept in same.items() if name.endswith("_proj.weight") and ".visual." not in name)
 
 

@@ -54,8 +54,7 @@ def test_a_step_moves_every_section_against_the_gradient(net: TinyNet) -> None:
 
 
 def test_weight_decay_leaves_a_frozen_vision_tower_as_it_is(net: TinyNet) -> None:
-    memory = TRAIN.memory.model_copy(update={"freeze_vision": True})
-    optimizer = FlatOptimizer(net, TRAIN.model_copy(update={"weight_decay": 0.5, "memory": memory}))
+    optimizer = FlatOptimizer(net, TRAIN.model_copy(update={"weight_decay": 0.5}), freeze_vision=True)
     before, frozen = optimizer.master.clone(), torch.zeros(len(net.flat), dtype=torch.bool)
     for part in net.vision_ranges():
         frozen[part] = True
