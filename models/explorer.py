@@ -40,13 +40,13 @@ P_KEY = 0.8
 KEYS = re.compile(r"\bKeys: ([a-z0-9]+(?:, [a-z0-9]+)*)\.")
 """The keys that an instruction names."""
 DONE = 0.1
-"""Weight of a click on a filled field or a checked box."""
+"""Weight of a click on a filled field or a checked box that the explorer has clicked before."""
 
 
 class PageExplorer(Explorer):
     """Explores uniformly over the page's elements; the same seed, step and page always give the same action."""
 
-    version = "explorer-4"
+    version = "explorer-5"
     dialect = "box_v1"
     needs_elements = True
 
@@ -56,8 +56,8 @@ class PageExplorer(Explorer):
 
     def _completion(self, context: Context) -> Completion:
         chance = random.Random(f"{context.seed} {len(context.turns)}")
-        last = parse_reply(context.turns[-1].action_text).first if context.turns else None
-        text = format_action(_choose(chance, context, last), self.dialect)
+        past = [parse_reply(turn.action_text).first for turn in context.turns]
+        text = format_action(_choose(chance, context, past), self.dialect)
         return parse_reply(format_reply("", text))
 
 
@@ -76,8 +76,8 @@ class ScriptedExplorer(PageExplorer):
         return parse_reply(format_reply("", format_action(context.hint, self.dialect)))
 
 
-def _choose(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
-    elements = context.observation.elements
+def _choose(chance: random.Random, context: Context, past: Sequence[act.Action | None]) -> act.Action:
+    elements, last = context.observation.elements, past[-1] if past else None
     if not elements:
         return _blind(chance, context, last)
     live = [element for element in elements if element.interactive]
@@ -98,7 +98,7 @@ def _choose(chance: random.Random, context: Context, last: act.Action | None) ->
         return act.Scroll(x=x, y=y, direction=chance.choice(("up", "down")))
     if not live or chance.random() < P_DEAD:
         return _click(chance, chance.choice(elements))
-    return _click(chance, chance.choices(live, [_worth(element, last) for element in live])[0])
+    return _click(chance, chance.choices(live, [_worth(element, past) for element in live])[0])
 
 
 def _blind(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
@@ -140,9 +140,10 @@ def _holds(element: Element, point: act.Click) -> bool:
     return left <= point.x <= right and top <= point.y <= bottom
 
 
-def _worth(element: Element, last: act.Action | None) -> float:
-    worth = DONE if element.value and element.kind in (*FIELDS, "checkbox", "radio") else 1.0
-    return worth * (AGAIN if isinstance(last, act.Click) and _holds(element, last) else 1.0)
+def _worth(element: Element, past: Sequence[act.Action | None]) -> float:
+    clicked = [isinstance(one, act.Click) and _holds(element, one) for one in past]
+    done = any(clicked) and element.value and element.kind in (*FIELDS, "checkbox", "radio")
+    return (DONE if done else 1.0) * (AGAIN if clicked and clicked[-1] else 1.0)
 
 
 def _click(chance: random.Random, element: Element) -> act.Click:

@@ -43,7 +43,7 @@ def test_games_and_web_tasks_turn_together_and_scores_reach_the_lake_and_the_rep
     assert any("with raw reward 0." in reason for reason in answer)
     shown = OpenLake(lake).by_task().filter(pl.col("iteration").is_null(), pl.col("task_id") == "games/mines-1")
     explored = [
-        row for row in lake.rows(Evaluation, {"task_id": "games/mines-1"}) if row.policy_version == "explorer-4"
+        row for row in lake.rows(Evaluation, {"task_id": "games/mines-1"}) if row.policy_version == "explorer-5"
     ]
     mean = sum(row.reward or 0.0 for row in explored) / len(explored)
     assert shown["reward"].item() == pytest.approx(mean)

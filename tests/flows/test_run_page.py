@@ -102,7 +102,7 @@ def measured(iteration: int) -> IterationStatus:
         (0.0, 1.0),
         8,
         explorer=0.5,
-        explorer_version="explorer-4",
+        explorer_version="explorer-5",
         trajectories=8,
         promoted=True,
         wall_s=1.0,

@@ -23,7 +23,7 @@ from tests.unit.storage.conftest import DEFAULTS
 
 SOLVED = {"miniwob-all/a": TaskRate(1.0, 4, 1.0), "miniwob-all/b": TaskRate(0.0, 4, 0.0)}
 MEASURED = Measured(
-    "explorer-4",
+    "explorer-5",
     Summary(0.5, (0.3, 0.7), SOLVED, {"sandbox": 1}),
     [Attempt("miniwob-all/a", 2_000_000, True, 0, 3)] * 9,
 )
@@ -47,7 +47,7 @@ def test_published_rows_have_the_interval_of_one_episode_a_task() -> None:
 
 def test_rows_have_success_cost_and_tasks_and_bars_depend_on_the_policy() -> None:
     row = total_row("explorer", MEASURED, processor_s=18.0)
-    assert (row["policy"], row["trajectories"], row["steps"], row["failed"]) == ("explorer (explorer-4)", 9, 27, 1)
+    assert (row["policy"], row["trajectories"], row["steps"], row["failed"]) == ("explorer (explorer-5)", 9, 27, 1)
     assert (row["tasks without a success"], row["processor hours"]) == (1, 0.005)
     assert [(one["task"], one["success"]) for one in task_rows(MEASURED.rates)] == [("a", 1.0), ("b", 0.0)]
     assert [bar.bar for bar in bars("explorer", MEASURED)] < [bar.bar for bar in bars("champion", MEASURED)]

@@ -78,3 +78,24 @@ def test_the_scripted_explorer_plays_the_script_and_explores_where_there_is_none
     hinted = Context("Press it.", (), SEEN, 3, hint=hint)
     assert [one.first for one in explorer.act([hinted])] == [hint]
     assert explorer.act([plain]) == PageExplorer().act([plain]) == PageExplorer().act([hinted])
+
+
+def clicks_on_the_filled(*past: PastStep) -> float:
+    """Share of clicks on a filled field next to a button."""
+    elements = (
+        Element("Name", "text field", (0.0, 0.0, 0.3, 0.1), True, "Ada"),
+        Element("Save", "button", (0.5, 0.5, 0.8, 0.6), True),
+    )
+    shown = Observation(b"", 1, 1, "", elements)
+    actions = [one.first for one in PageExplorer().act([Context("Go.", past, shown, seed) for seed in range(800)])]
+    clicks = [one for one in actions if isinstance(one, Click) and one.x in (0.15, 0.65)]
+    return sum(one.x == 0.15 for one in clicks) / len(clicks)
+
+
+def test_a_field_that_the_page_has_filled_is_clicked_as_often_as_another_and_one_clicked_before_seldom() -> None:
+    into, away = (
+        PastStep("", format_action(Click(x=x, y=y), "box_v1"), BLIND) for x, y in ((0.15, 0.05), (0.9, 0.9))
+    )
+    assert 0.42 < clicks_on_the_filled() < 0.58
+    assert 0.42 < clicks_on_the_filled(away) < 0.58
+    assert clicks_on_the_filled(into, away) < 0.2
