@@ -105,9 +105,9 @@ def samples(
     return made, pngs
 
 
-def parent(folder: Path) -> Path:
-    """An untrained base."""
-    build_tiny(POLICY, (), 0, folder / "parent", words=0)
+def parent(folder: Path, hidden: int = POLICY.hidden) -> Path:
+    """An untrained base of this width."""
+    build_tiny(POLICY.model_copy(update={"hidden": hidden}), (), 0, folder / "parent", words=0)
     return folder / "parent"
 
 

@@ -27,8 +27,8 @@ class BasePretraining(Objective):
     """Computes the weighted sum of losses, each a mean over a screen's targets, and the mean over the screens.
 
     The losses are the cross entropy of the places and of the other tokens of answers; of letters, by a linear head on
-    screen tokens; of the row and of the column of screen tokens, by a linear head before the last text layer; and of
-    attention at the next letter, at places, and at the letters of names.
+    screen tokens, and by the reading heads of the last text layer; of the row and of the column of screen tokens, by a
+    linear head before the last text layer; and of attention at the next letter, at places, and at the letters of names.
 
     Raises:
         CheckpointError: the job trains another model than the small policy.
@@ -108,6 +108,8 @@ class BasePretraining(Objective):
         loss = -(outputs.logprobs * outputs.weights).sum()
         if outputs.gaze is not None:
             loss = loss - self._settings.looking * (outputs.gaze * piece.gaze_weights).sum()
+        if outputs.copied is not None:
+            loss = loss - self._settings.copying * (outputs.copied * piece.copy_weights).sum()
         if outputs.known is not None and self._settings.places:
             across = piece.grid.columns // self._tiny.net.vision["spatial_merge_size"]
             loss = loss + self._settings.places * self._place_loss(outputs.known, across) / piece.screens

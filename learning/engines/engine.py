@@ -84,6 +84,8 @@ class Outputs:
     """(screens, tokens, width) the same before the last text layer."""
     gaze: Tensor | None = None
     """(j,) log share of attention of the text tokens of such a piece at the places where they should look."""
+    copied: Tensor | None = None
+    """(c,) log probability of each letter of such a piece, of a text token whose reading head only looks there."""
 
 
 class TrainedNetwork(ABC):

@@ -129,6 +129,8 @@ class TextRead(NamedTuple):
     """(B, heads, S, head) of the screens, in the last layer."""
     screens: Tensor
     """(B, S, hidden) input of the last layer."""
+    values: Tensor
+    """(B, heads, S, head) of the screens, in the last layer."""
 
 
 class Cache:
@@ -389,7 +391,7 @@ class TinyNet:
             cache.filled += both.shape[1]
         q = q[:, :, lead:]
         x = self._mixed(both[:, lead:], attend(q, k, v, mask), last)
-        return TextRead(self._norm(x, f"{TEXT}norm.weight"), q, k[:, :, :lead], both[:, :lead])
+        return TextRead(self._norm(x, f"{TEXT}norm.weight"), q, k[:, :, :lead], both[:, :lead], v[:, :, :lead])
 
     def _queries(
         self, x: Tensor, layer: int, cosine: Tensor, sine: Tensor, cache: Cache | None
@@ -437,6 +439,17 @@ class TinyNet:
     def word_logits(self, x: Tensor) -> Tensor:
         """Computes logits of vectors without normalisation: the words to which they are close."""
         return self.logits(self._norm(x, f"{TEXT}norm.weight"))
+
+    def head_logits(self, values: Tensor, heads: Tensor) -> Tensor:
+        """Computes logits of what one head of the last text layer adds to a token that looks only at one other token.
+
+        Args:
+            values: the other token's values in this head, (n, head). heads: number of each head, (n,).
+        """
+        x = values.new_zeros(len(values), self.heads, self.head)
+        x[torch.arange(len(values)), heads] = values
+        last = self.text["num_hidden_layers"] - 1
+        return self.word_logits(self.product(x.flatten(1), f"{TEXT}layers.{last}.{ATTENTION}o_proj"))
 
     def product(self, x: Tensor, name: str) -> Tensor:
         """Multiplies vectors by the matrix of this name, and adds its bias if it has one."""

@@ -341,6 +341,9 @@ class PretrainConfig(StepSection):
     """Share of the screens that are shown after the screen before them, with questions about the action between."""
     letters: Annotated[float, Field(ge=0.0)] = 1.0
     """Weight of the loss on the letter in each cell of 4 x 8 pixels; 0 for none."""
+    copying: Annotated[float, Field(ge=0.0)] = 1.0
+    """Weight of the loss on the letter that a reading head of the last text layer writes if it looks at any one letter
+    of the screen; 0 for none. Without it a base learns to write letters only from those that a question asks for."""
     places: Annotated[float, Field(ge=0.0)] = 1.0
     """Weight of the loss on the row and column of each screen token, before the last text layer; 0 for none. Without it
     a base finds a name sooner than it learns to write the place."""

@@ -2,8 +2,9 @@
 
 All questions about a screen are packed behind its encoding, as in `learning.engines.tiny.batches`. A screen is shifted
 by a few pixels or, if it is larger than the largest picture, cropped; questions then ask only about the crop. The last
-steps show whole screens. Three additional targets speed up learning: the letter in each cell of the picture, the place
-of each screen token, and the screen token that a head of the last text layer should look at.
+steps show whole screens. Four additional targets speed up learning: the letter in each cell of the picture, the place
+of each screen token, the screen token that a head of the last text layer should look at, and the letter that a reading
+head writes after a look at a cell.
 """
 
 import json
@@ -40,7 +41,11 @@ LETTERS = {chr(code): number for number, code in enumerate(range(33, 127), 1)}
 CLASSES = len(LETTERS) + 1
 READS, POINTS, NAMES = 0, 1, 2
 """Where heads of the last text layer look: at the next letter to write, at the place to act on, and at a letter of a
-name to point at. The first head does the first; the second does the others."""
+name to point at. Reading heads do the first; head `POINTS` does the others."""
+READERS = (0, 2, 3, 4)
+"""Reading heads by the quarter of a screen token that holds the next letter, row by row; the other three look at the
+start of the screen. A token has several letters, so a single head could not tell which one is next. A network with
+fewer heads has one reading head, the first."""
 READ_LINE = f"Read the line at {PLACE}."
 STATE = "Is the element at {place} {state}?"
 STATES = ("checked", "selected", "disabled", "focused", "hovered", "expanded")
@@ -188,6 +193,10 @@ class PageBatch:
     """(j, 4) row, column, head, and token of the row's last screen, counted with its start."""
     gaze_weights: Tensor
     """(j,)."""
+    copies: Tensor
+    """(c, 4) row, reading head, token as in `gaze`, and id of the letter, for each letter of the last screens."""
+    copy_weights: Tensor
+    """(c,)."""
     members: tuple[int, ...]
     """Index of each row's document among the given documents."""
     first: Tensor
@@ -234,15 +243,27 @@ def page_outputs(net: TinyNet, piece: PageBatch) -> Outputs:
         screens=screens,
         known=text.screens.reshape(len(screens), -1, width)[:, net.starts :],
         gaze=_attention(text.queries, text.keys, piece),
+        copied=_copied(net, text.values, piece),
     )
 
 
 def _attention(queries: Tensor, keys: Tensor, piece: PageBatch) -> Tensor:
     """Computes the log share of the attention at the last screen that goes to the token to look at, (j,)."""
     rows, columns, heads, tokens = piece.gaze.unbind(1)
-    last = keys[:, :, keys.shape[2] // piece.screens * (piece.screens - 1) :]
+    last = _last_screens(keys, piece)
     scores = torch.einsum("jd,jsd->js", queries[rows, heads, columns] * keys.shape[-1] ** -0.5, last[rows, heads])
     return token_logprobs(scores, tokens)
+
+
+def _copied(net: TinyNet, values: Tensor, piece: PageBatch) -> Tensor:
+    """Computes the log probability of each letter by a reading head that looks at it, (c,)."""
+    rows, heads, tokens, letters = piece.copies.unbind(1)
+    return token_logprobs(net.head_logits(_last_screens(values, piece)[rows, heads, tokens], heads), letters)
+
+
+def _last_screens(screens: Tensor, piece: PageBatch) -> Tensor:
+    """Selects keys or values (B, heads, S, head) of each row's last screen."""
+    return screens[:, :, screens.shape[2] // piece.screens * (piece.screens - 1) :]
 
 
 class PageBatcher(ReplyTokens):
@@ -273,6 +294,8 @@ class PageBatcher(ReplyTokens):
         self._window: int = net.vision.get("window_size", 0) // (self._patch * self._merge) * self._patch * self._merge
         self.block = self._patch * self._merge
         """Side of a screen token in pixels."""
+        self._readers = READERS if net.heads > max(READERS) else READERS[:1] * len(READERS)
+        self._letter_ids = {number: self._ids(letter)[0] for letter, number in LETTERS.items()}
 
     def batches(
         self, samples: Sequence[PageSample], refs: Sequence[SampleRef], seed: int, rank: int = 0, world: int = 1
@@ -349,15 +372,25 @@ class PageBatcher(ReplyTokens):
 
     def cells(self, lines: Iterable[TextLine], view: View) -> Iterable[tuple[int, int, int, float]]:
         """Yields token, cell within the token, class and font size of each letter of these lines in a view."""
-        across, (wide, high) = -(-view.width // self.block), CELL
+        across = -(-view.width // self.block)
         for line in lines:
             y = line.middle - view.top
             for character, centre in zip(line.text, line.centres, strict=False):
                 x = centre - view.left
                 if character in LETTERS and 0 <= x < view.width and 0 <= y < view.height:
                     token = int(y) // self.block * across + int(x) // self.block
-                    cell = int(y) % self.block // high * (self.block // wide) + int(x) % self.block // wide
-                    yield token, cell, LETTERS[character], line.font_px
+                    yield token, self._cell(x, y), LETTERS[character], line.font_px
+
+    def _cell(self, x: float, y: float) -> int:
+        """Finds the cell of a pixel in its screen token."""
+        (wide, high), side = CELL, self.block
+        return int(y) % side // high * (side // wide) + int(x) % side // wide
+
+    def _reader(self, cell: int) -> int:
+        """Finds the reading head of a cell."""
+        across, down = (self.block // side for side in CELL)
+        row, column = divmod(cell, across)
+        return self._readers[row * 2 // down * 2 + column * 2 // across]
 
     def _crop(self, seed: int, step: int) -> tuple[int, int]:
         """Draws the largest width and height of a step's pictures. An area is the rarer, the more time it takes."""
@@ -571,11 +604,26 @@ class PageBatcher(ReplyTokens):
             (
                 index,
                 column,
-                min(kind, POINTS),
+                self._reader(self._cell(x, y)) if kind == READS else POINTS,
                 self._starts + min(int(y) // self.block, down - 1) * across + min(int(x) // self.block, across - 1),
             )
             for index, row in enumerate(rows)
             for column, kind, x, y in row.gaze
+        ]
+        looks = [weight for row in rows for weight in _shares(row.gaze)]
+        idle = [
+            ((row, column, other, 0), look / (len(self._readers) - 1))
+            for (row, column, head, _), look in zip(gaze, looks, strict=True)
+            if self._starts and head in self._readers
+            for other in sorted({*self._readers} - {head})
+        ]
+        gaze += [where for where, _ in idle]
+        looks += [look for _, look in idle]
+        copies = [
+            (index, self._reader(cell), self._starts + token, self._letter_ids[letter], 1 / len(found))
+            for index, member in enumerate(members)
+            if (found := [one for one in member.letters if one[2]])
+            for token, cell, letter, _ in found
         ]
         cells = [
             ((number + 1) * screens - 1, *letter) for number, member in enumerate(members) for letter in member.letters
@@ -594,7 +642,9 @@ class PageBatcher(ReplyTokens):
             torch.tensor([one[3] for one in cells], dtype=torch.long),
             torch.tensor([one[4] for one in cells], dtype=torch.float32),
             torch.tensor(gaze, dtype=torch.long).view(-1, 4),
-            torch.tensor([weight for row in rows for weight in _shares(row.gaze)], dtype=torch.float32),
+            torch.tensor(looks, dtype=torch.float32),
+            torch.tensor([one[:4] for one in copies], dtype=torch.long).view(-1, 4),
+            torch.tensor([one[4] for one in copies], dtype=torch.float32),
             tuple(member.index for member in members),
             self.first,
             self._train.soft_bins,
@@ -607,7 +657,7 @@ class PageBatcher(ReplyTokens):
 
         The weights of all `views` of a screen sum to 1.
         """
-        if not self._settings.letters:
+        if not self._settings.letters and not self._settings.copying:
             return []
         shown = (line for line in lines if view.top <= line.middle < view.top + view.height)
         found = {(token, cell): letter for token, cell, letter, _ in self.cells(shown, view)}

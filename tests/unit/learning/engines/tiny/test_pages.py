@@ -15,7 +15,7 @@ from learning.data.rounds import Round, Rounds
 from learning.engines.engine import SampleRef
 from learning.engines.tiny.engine import TinyEngine
 from learning.engines.tiny.exam import SHAPE, answers, edits, measures_of
-from learning.engines.tiny.pages import LETTERS, POINTS, READS, PageBatch, PageBatcher, page_outputs, visible_in
+from learning.engines.tiny.pages import LETTERS, POINTS, READERS, PageBatch, PageBatcher, page_outputs, visible_in
 from learning.learner import Learner
 from learning.trainer import refs_of
 from models.policy import Context
@@ -30,6 +30,14 @@ from tests.drawn import POLICY, TRAIN, job, parent, samples
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("base")
     parent(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base with a reading head for each quarter of a token."""
+    made = tmp_path_factory.mktemp("wide")
+    parent(made, hidden=192)
     return made
 
 
@@ -103,15 +111,18 @@ def test_each_letter_is_in_the_cell_under_its_middle(folder: Path) -> None:
     assert {letter for _, _, letter in found} <= set(letters)
 
 
-def test_heads_look_at_letters_of_the_next_word_and_of_the_name_and_at_the_place(folder: Path) -> None:
-    net, pieces, maker = one(folder, pairs=0.0)
-    tokenizer = read_tokenizer(folder / "parent")
+def test_heads_look_at_letters_of_the_next_word_and_of_the_name_and_at_the_place(wide: Path) -> None:
+    net, pieces, maker = one(wide, pairs=0.0)
+    tokenizer = read_tokenizer(wide / "parent")
     for piece in pieces:
         letters: dict[tuple[int, int], set[int]] = {}
-        for (screen, token, _), letter in zip(piece.cells.tolist(), piece.letters.tolist(), strict=True):
+        quarters: dict[tuple[int, int, int], set[int]] = {}
+        for (screen, token, cell), letter in zip(piece.cells.tolist(), piece.letters.tolist(), strict=True):
             letters.setdefault((screen, token), set()).add(letter)
+            quarters.setdefault((screen, token, READERS[cell // 4 * 2 + cell % 4 // 2]), set()).add(letter)
         assert piece.packed is not None
         last: dict[tuple[int, int], int] = {}
+        readers: dict[tuple[int, int], list[tuple[int, bool]]] = {}
         for row, column, head, at in piece.gaze.tolist():
             token, here = at - net.starts, (piece.rows == row) & (piece.columns == column)
             asked = int(
@@ -119,10 +130,14 @@ def test_heads_look_at_letters_of_the_next_word_and_of_the_name_and_at_the_place
             )
             given = tokenizer.id_to_token(int(piece.packed.tokens[row, column]))
             assert given is not None
-            if head == READS:
+            if head in READERS:
+                readers.setdefault((row, column), []).append((head, bool(at)))
+            if head in READERS and at:  # the next letter, in the quarter of this head
                 (target,) = piece.targets[here].tolist()
                 text = tokenizer.id_to_token(target)
-                assert text is not None and LETTERS[text[0]] in letters[row, token]
+                assert text is not None and LETTERS[text[0]] in quarters[row, token, head]
+            elif head in READERS:
+                pass
             elif not here.any():  # a letter of a name
                 assert LETTERS[given] in letters[row, token]
                 last[row, asked] = token
@@ -132,7 +147,44 @@ def test_heads_look_at_letters_of_the_next_word_and_of_the_name_and_at_the_place
                 (target,), (place,) = piece.targets[here].tolist(), piece.places[here].tolist()
                 sides = [(token % 6, 6)] if maker.first[target] == maker.first.unique()[1] else [(token // 6, 4)]
                 assert all(at / side <= place / 100 <= (at + 1) / side for at, side in sides)
-        assert last
+        assert last and readers
+        for looks in readers.values():  # one reading head looks at the letter, and the others at the start
+            assert sorted(head for head, _ in looks) == [*READERS] and sum(there for _, there in looks) == 1
+
+
+def test_reading_heads_copy_each_letter_of_their_quarter(wide: Path) -> None:
+    net, pieces, _ = one(wide, pairs=0.0)
+    tokenizer = read_tokenizer(wide / "parent")
+    for piece in pieces:
+        found = {
+            (screen, READERS[cell // 4 * 2 + cell % 4 // 2], token + net.starts, letter)
+            for (screen, token, cell), letter in zip(piece.cells.tolist(), piece.letters.tolist(), strict=True)
+            if letter
+        }
+        letters = [tokenizer.id_to_token(one) for one in piece.copies[:, 3].tolist()]
+        copied = [
+            (*one, LETTERS[str(letter)]) for one, letter in zip(piece.copies[:, :3].tolist(), letters, strict=True)
+        ]
+        assert set(copied) == found and len(copied) >= len(found) > 0
+        for row in range(len(piece.members)):
+            assert float(piece.copy_weights[piece.copies[:, 0] == row].sum()) == pytest.approx(1.0)
+
+
+def test_a_network_with_few_heads_reads_with_the_first_one(folder: Path) -> None:
+    _, pieces, _ = one(folder, pairs=0.0)
+    for piece in pieces:
+        assert set(piece.copies[:, 1].tolist()) == {READERS[0]} and set(piece.gaze[:, 2].tolist()) == {0, POINTS}
+        assert (piece.gaze[piece.gaze[:, 2] == READERS[0]][:, 3] > 0).all()
+
+
+def test_a_heads_logits_are_those_of_a_token_that_adds_nothing_else(wide: Path) -> None:
+    net = TinyNet.load(wide / "parent", torch.float32)
+    weight = net.leaves["model.language_model.layers.1.self_attn.o_proj.weight"]
+    values, heads = torch.randn(3, net.head), torch.tensor([4, 0, 2])
+    added = torch.stack(
+        [weight[:, head * net.head :][:, : net.head] @ value for value, head in zip(values, heads, strict=True)]
+    )
+    torch.testing.assert_close(net.head_logits(values, heads), net.word_logits(added))
 
 
 def test_large_screens_are_cropped_with_the_questions_inside_and_whole_at_the_end(folder: Path) -> None:
@@ -205,10 +257,11 @@ def test_a_given_text_is_typed_and_the_only_element_of_a_kind_is_found(folder: P
     assert found == {kind for kind, count in kinds.items() if count == 1} != set()
 
 
-@pytest.mark.parametrize("kept", ["letters", "looking", "places"])
+@pytest.mark.parametrize("kept", ["letters", "looking", "places", "copying"])
 def test_the_gradients_of_the_auxiliary_losses_reach_the_tower(folder: Path, kept: str) -> None:
     def gradient(weight: float) -> torch.Tensor:
-        plan = job(folder, settings={"letters_steps": 0, "letters": 0.0, "looking": 0.0, "places": 0.0, kept: weight})
+        off = dict.fromkeys(("letters", "looking", "places", "copying"), 0.0)
+        plan = job(folder, settings={"letters_steps": 0, **off, kept: weight})
         part: Round = next(iter(Rounds(plan, read_pages)))
         made = Learner(plan, part.samples, 0, 1)
         assert isinstance(made.engine, TinyEngine)
