@@ -57,7 +57,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=_seeds,
         help="run seeds per arm (3; methods, curriculum: 5); for these two also which, `21,22`",
     )
-    parser.add_argument("--arms", nargs="+", choices=list(methods.ARMS), help="methods: only these arms")
+    parser.add_argument("--arms", nargs="+", choices=methods.ARMS, help="methods: only these arms")
     parser.add_argument("--environment", choices=list(curriculum.SETTINGS), help="curriculum: only this one")
     parser.add_argument("--start", type=int, help="supervised iterations before the arms part (4; methods: 1)")
     parser.add_argument(

@@ -10,7 +10,7 @@ from benchmarks.learning.__main__ import NAMES, _options
 from benchmarks.learning._slow_sandbox import SlowConfig, SlowEnvironment, SlowSandbox
 from benchmarks.learning._start import FAKE, SHORT
 from benchmarks.learning.curriculum import SETTINGS, champions, interval, needed, reached, run_seeds
-from benchmarks.learning.methods import differences, holm
+from benchmarks.learning.methods import ARMS, COMPARED, differences, holm, overrides_of
 from benchmarks.learning.scaling import _precision_rows, _share, by_seed, estimates
 from benchmarks.learning.streaming import SLOW
 from environments.catalog import catalog
@@ -34,6 +34,20 @@ def test_p_values_are_corrected_by_holm_as_in_statsmodels() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.9]) == [1.0, 1.0] and holm([]) == []
     assert holm([math.nan, 0.02]) == pytest.approx([math.nan, 0.02], nan_ok=True)
+
+
+def test_every_arm_changes_what_it_is_named_after_and_is_compared() -> None:
+    config = load_config("laptop", ["collect.trajectories_per_task=60", "train.steps=300", "train.batch=16"])
+    assert {arm for pair in COMPARED for arm in pair} == {*ARMS}
+    made = {arm: load_config("laptop", overrides_of(arm, config, 2400, 3000.0)) for arm in ARMS}
+    assert len({one.canonical() for one in made.values()}) == len(ARMS)
+    assert made["loop"].canonical() == load_config("laptop").canonical()
+    assert made["supervised"].train.steps == 250  # 3,000 passes x 4/3, in batches of 16
+    assert made["grpo"].train.group.groups == (17 * 60 + 40) // 4
+    corrected = made["corrections"]
+    assert (corrected.reflect.steps, corrected.collect.trajectories_per_task) == (1200, 30)
+    continual = made["continual"].train
+    assert continual.steps + continual.ct.steps == 300 and continual.ct_every == 1
 
 
 def test_an_arm_is_compared_with_the_loop_by_run_seed() -> None:
